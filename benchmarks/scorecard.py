@@ -100,11 +100,11 @@ def write_store(store: Store, folder: Path) -> None:
 
 
 def shown(forms: dict[str, dict[str, Any]]) -> tuple[str, dict[str, Any]]:
-    """The newer of the quick and the full run; on the same code the full one says more."""
+    """The newer of the quick and the full run; of one day, or one code, the full one says more."""
     full, quick = forms.get("full"), forms.get("quick")
     if full is None or quick is None:
         return ("quick", quick) if quick else ("full", full or {})
-    newer = quick["date"] >= full["date"] and quick["code"] != full["code"]
+    newer = quick["date"] > full["date"] and quick["code"] != full["code"]
     return ("quick", quick) if newer and quick["figures"] else ("full", full)
 
 

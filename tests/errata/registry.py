@@ -49,10 +49,12 @@ SOURCES = {
     "E003": "Sharma, *Differential Privacy & Approximate Bayesian Inference* (thesis draft, 2019)",
     "E004": "*Multi-party DP Write-up 2: Stochastic Gradient Descent* (SGD1 and SGD2)",
     "X": "Engineering: found by trying",
+    "I": "Private inference in other software: FDPCox (Hung and Yu, arXiv 2508.19640; the package "
+    "of 17 February 2026)",
 }
 
 # How many errata each source has; they are numbered without gaps.
-COUNTS = {"E000": 10, "E001": 7, "E002": 14, "E003": 27, "E004": 10, "X": 11}
+COUNTS = {"E000": 10, "E001": 7, "E002": 14, "E003": 27, "E004": 10, "X": 11, "I": 2}
 REQUIRED = tuple(f"{source}-{n + 1}" for source, last in COUNTS.items() for n in range(last))
 
 # Those that touch privacy: a guarantee is false as stated, or true under a condition only.
@@ -96,6 +98,8 @@ AT_STAKE = (
     "X-9",
     "X-10",
     "X-11",
+    "I-1",
+    "I-2",
 )
 
 PRIVACY = (
@@ -551,6 +555,32 @@ PRIVACY = (
         "Total variation of float noise, summed over a billion draws, bounds nothing.",
         "The relative error of each grid cell is bounded and composed: below 1e-3 in ε.",
         ("test_engineering.py::test_summed_total_variation_of_float_noise_is_useless",),
+    ),
+    # ------------------------------------------------------------------ other software
+    Entry(
+        "I-1",
+        ENGINEERING,
+        "`cdp_cox`, `fdp_cox`: noise of every iterate",
+        "One record moves the gradient of Cox's partial likelihood by a bound that grows with "
+        "exp(2|β|). It is computed at the first iterate, β = 0, and kept: of 1,000 records one "
+        "moves the gradient 2.9 times as far at |β| = 1, and 13 times at 2.",
+        "Hazard ratios from scores whose martingales are stopped at a public cumulative hazard: "
+        "the bound of a record does not depend on the coefficients.",
+        ("test_inference.py::test_noise_for_the_first_iterate_is_too_little_for_later_ones",),
+        elsewhere=("algorithms/test_hazards.py::test_no_record_adds_more_than_its_bound",),
+    ),
+    Entry(
+        "I-2",
+        ENGINEERING,
+        "`fdp_cox`: noise of every server",
+        "The bound goes as log(n)/n, but a loop keeps the last server's for all: beside one of "
+        "10,000 records, a server of 100 gets noise for a 26th of what one record moves.",
+        "Sums are released, not means: a record moves the sum of a small party no further than "
+        "that of a large one.",
+        ("test_inference.py::test_the_sensitivity_of_one_server_is_used_for_all",),
+        elsewhere=(
+            "releases/test_scaled_sum.py::test_one_record_moves_it_no_further_than_it_says",
+        ),
     ),
 )
 

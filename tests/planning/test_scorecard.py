@@ -137,6 +137,8 @@ def test_the_newer_run_counts_but_the_full_one_on_the_same_code():
     older = ran(figures=row, date="2026-01-01", code="old")
     assert scorecard.shown({"full": full, "quick": same}) == ("full", full)
     assert scorecard.shown({"full": full, "quick": later}) == ("quick", later)
+    today = ran(figures=row, date=full["date"], code="new")
+    assert scorecard.shown({"full": full, "quick": today}) == ("full", full)
     assert scorecard.shown({"full": full, "quick": empty}) == ("full", full)
     assert scorecard.shown({"full": full, "quick": older}) == ("full", full)
     assert scorecard.shown({"quick": older}) == ("quick", older)

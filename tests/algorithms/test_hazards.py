@@ -334,7 +334,7 @@ def _no_cases_at_one_party(values):
 @pytest.mark.parametrize(
     ("spoilt", "known", "words"),
     [
-        (_no_events, {"age": False, "arm=drug": False}, "Hardly any event can be told from noise"),
+        (_no_events, {"age": False, "arm=drug": False}, "hardly any event happened"),
         (_no_events_in_a_group, {"age": True}, ""),
         (_one_age, {"age": False, "arm=drug": True}, "Noise drowned age, or it hardly varies"),
         (_no_cases_at_one_party, {"age": True, "arm=drug": True}, ""),

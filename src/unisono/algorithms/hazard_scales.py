@@ -29,7 +29,7 @@ from unisono.releases.table import Block, Table
 
 _TIMES = 20  # intervals
 _SHORTEST = 0.02  # piece, as a share of the horizon
-FEWEST_EVENTS = 0.02  # the least share of records that is taken to have an event
+_FEWEST_EVENTS = 0.02  # the least share of records that is taken to have an event
 _LEAST_EVENTS = 5.0  # that a piece is taken to have
 _POWERS = (0.5, 2.0)
 
@@ -90,7 +90,7 @@ def _pieces(times: np.ndarray, pieces: int) -> tuple[np.ndarray, np.ndarray, flo
     happened = np.diff(np.interp(ends, fine, rising))
     exposure = np.diff(np.interp(ends**power, fine**power, exposed))
     hazards = np.maximum(happened, _LEAST_EVENTS) / np.maximum(exposure, _LEAST_EVENTS / 20)
-    share = float(np.clip(events.sum() / count, FEWEST_EVENTS, 1.0))
+    share = float(np.clip(events.sum() / count, _FEWEST_EVENTS, 1.0))
     return ends**power, np.log(np.clip(hazards, 0.005, 50.0)), share, power
 
 
@@ -151,4 +151,4 @@ HAZARD_SCALES = AlgorithmKind(
     sends="noisy counts of every column's values and of times",
 )
 
-__all__ = ["FEWEST_EVENTS", "HAZARD_SCALES", "HazardScales", "scales_of"]
+__all__ = ["HAZARD_SCALES", "HazardScales", "scales_of"]

@@ -426,8 +426,7 @@ def terms_for(study: Any) -> Terms:
 class FittedHazards(NamedTuple):
     """Log hazards of pieces, then coefficients, in standardised coordinates (p,); covariances, and
     the prior's deviations (p,). `centre` and `scale` (d,) lead back to features, `ends` (K + 1,)
-    are those of pieces, as powers of shares of the horizon; `events` is the share of records that
-    have one."""
+    are those of pieces, as powers of shares of the horizon."""
 
     theta: np.ndarray
     covariance: np.ndarray
@@ -437,7 +436,6 @@ class FittedHazards(NamedTuple):
     scale: np.ndarray
     ends: np.ndarray
     power: float
-    events: float
     rounds: int
 
 
@@ -461,7 +459,6 @@ def fitted(terms: Terms, value: HazardState) -> FittedHazards:
         start.scale,
         start.ends,
         float(start.power),
-        float(start.events),
         done,
     )
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from unisono.algorithms.hazard_scales import FEWEST_EVENTS
 from unisono.algorithms.hazard_scoring import FittedHazards, fitted, terms_for
 from unisono.core.privacy import Privacy
 from unisono.core.study import Result, Study
@@ -108,7 +107,7 @@ def pose(
             ),
             "scores": _scores(found, inference, pieces, middle + half * found.centre),
             "rounds": found.rounds,
-            "note": " ".join(_notes(inference, horizon, found.events)),
+            "note": " ".join(_notes(inference, horizon)),
         }
 
     return Posed(problem, problem.features + 2, encode, present, prediction=prediction)
@@ -137,17 +136,17 @@ def _baseline(
     }
 
 
-def _notes(found: Inference, horizon: float, events: float) -> Iterator[str]:
+def _notes(found: Inference, horizon: float) -> Iterator[str]:
     yield (
         "Coefficients are logarithms of hazard ratios, of events up to "
         f"{horizon:g}; intervals and tests count sampling and the noise of privacy."
     )
-    if events <= FEWEST_EVENTS:
+    if len(found.drowned) == len(found.names):
         yield (
-            "Hardly any event can be told from noise: a later horizon or a more common event would "
-            "help."
+            "Noise drowned every coefficient, or hardly any event happened by then: more records, "
+            "a larger epsilon, a later horizon, tighter bounds or fewer columns would help."
         )
-    if found.drowned:
+    elif found.drowned:
         it = "it hardly varies" if len(found.drowned) == 1 else "they hardly vary"
         yield (
             f"Noise drowned {', '.join(found.drowned)}, or {it}: more records, a larger epsilon, "

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from unisono.data.databases import installed
 from unisono.errors import InvalidInput
 from unisono.exports.features import columns_of, features_of, predicted
 from unisono.models.fitted import FittedModel
@@ -31,12 +32,7 @@ def as_bytes(model: FittedModel) -> bytes:
 
 def graph(model: FittedModel) -> Any:
     """The graph of a model's predictions."""
-    try:
-        import onnx
-    except ImportError:
-        raise InvalidInput(
-            "onnx is not installed, which writes these files: pip install 'unisono[onnx]'"
-        ) from None
+    onnx = installed("onnx", "onnx")
     found = predicted(model)
     if isinstance(found, Scores) and found.offset is not None and not found.offset.log:
         raise InvalidInput(

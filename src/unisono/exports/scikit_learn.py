@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from unisono.data.columns import Category, ColumnKind, Number, Ordinal, TrueFalse
+from unisono.data.databases import installed
 from unisono.errors import InvalidInput
 from unisono.exports.features import features_of, predicted
 from unisono.models.fitted import FittedModel
@@ -75,13 +76,7 @@ def _columns(model: FittedModel, found: Prediction) -> Any:
 
 
 def _frame(columns: dict[str, np.ndarray]) -> Any:
-    try:
-        import pandas
-    except ImportError:
-        raise InvalidInput(
-            "pandas is not installed, which scikit-learn needs for columns by name: pip install "
-            "pandas"
-        ) from None
+    pandas = installed("pandas", "pandas")  # scikit-learn knows columns by name by it
     return pandas.DataFrame({name: own.tolist() for name, own in columns.items()})
 
 

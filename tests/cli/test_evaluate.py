@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 import unisono
 from unisono.cli import app
+from unisono.deployment.evaluating import Asked, evaluation_text_of
 from unisono.errors import InvalidInput
-from unisono.studies.evaluating import Asked, evaluation_text_of
 from unisono.studies.file import parse_study
 
 from .test_predict import STUDY, people, write

@@ -60,8 +60,8 @@ def evaluate(
       unisono evaluate flu.run --data new-patients --by sex
       unisono evaluate flu.run --study judge.toml      only write it, for use between machines
     """
+    from unisono.deployment.evaluating import Asked, write_evaluation
     from unisono.models.fitted import load
-    from unisono.studies.evaluating import Asked, write_evaluation
 
     model = load(run_with_result(run))
     place = study or run.parent / f"{run.name.removesuffix('.run')}.evaluation.toml"

@@ -78,7 +78,7 @@ MOMENTS_SHARE = 0.19
 # more than it tells, in time, too.
 MOST_FEATURES = 256
 # How long the noise in θ may become: scores of several classes are longer together.
-_NOISE_LENGTH = {"logistic": 3.0, "multinomial": 30.0, "huber-svm": 1.0}
+_NOISE_LENGTH = {"logistic": 2.5, "multinomial": 30.0, "huber-svm": 1.0}
 # From so many standard deviations of noise on, nothing is clipped by labels.
 _CLEAR, _LEAST_CLIP = 200.0, 0.2
 _LEAST_VARIANCE = 1e-5

@@ -153,7 +153,7 @@ def accuracy(data: PublicDataset, seeds: int) -> None:
             [private(data, relation, epsilon, seed, **options) for seed in range(count)]
             for epsilon in EPSILONS
         ]
-        goal = GOALS[relation] if name == "gradient perturbation" else None
+        goal = GOALS[relation] if name.endswith(("gradients", "gradient perturbation")) else None
         title = f"{name}, {relation} ({count} seeds)"
         line(title, columns, goal)
         curves[title] = columns

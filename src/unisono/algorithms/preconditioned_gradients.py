@@ -348,7 +348,7 @@ PRECONDITIONED_GRADIENTS = AlgorithmKind(
     resolve,
     unit_rows=False,
     sends="noisy second moments, then noisy sums of all records' gradients",
-    # Those of gradient perturbation: it was no worse on any table of `benchmarks/classifiers.py`.
+    # Those of gradient perturbation, not fitted anew.
     laws={"classification": UtilityLaw(1.36, 1.01, 1.88, 1.36)},
     earlier=earlier,
 )

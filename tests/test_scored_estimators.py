@@ -201,7 +201,7 @@ def test_posteriors_are_those_of_the_generalised_linear_model():
     _, spread = model.predict(X[:5], return_std=True)
     assert spread == pytest.approx(np.full(5, model.noise_std_), rel=0.1)
     assert np.all(spread > model.noise_std_)
-    tight = BayesianLinearRegression(target_bounds=TARGETS, prior_variance=1e-4, **options)
+    tight = BayesianLinearRegression(target_bounds=TARGETS, prior_variance=1e-6, **options)
     tight.fit(X, y, parties=PARTY)
     assert np.abs(tight.posterior_.mean[0]) < 0.5 * np.abs(model.posterior_.mean[0])
     assert np.all(tight.posterior_.std < model.posterior_.std)

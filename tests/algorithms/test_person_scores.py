@@ -35,11 +35,11 @@ def asked(family, **settings):
 
 
 def people(family, persons=40, seed=0, wild=0.0):
-    """Records (persons, k, columns), wild ones far outside their bounds, and which are there."""
+    """Records (persons, k, columns), x of wild ones far outside its bounds, and which are there."""
     generator = np.random.default_rng(seed)
     points = generator.uniform(-1, 1, (persons, MANY, FEATURES + 1))
-    points[..., -1] = generator.integers(0, 2, (persons, MANY))
     points = points * np.exp(wild * generator.normal(size=points.shape))
+    points[..., -1] = generator.integers(0, 2, (persons, MANY))
     marks = generator.integers(0, 2, (persons, MANY))
     marks[:, 0] = 1
     return jnp.asarray(points, jnp.float32), jnp.asarray(marks, jnp.float32)

@@ -33,6 +33,8 @@ def test_public_names_exist_and_are_pinned():
         "concordance",
         "DiscreteGaussian",
         "Estimate",
+        "Evaluation",
+        "evaluate",
         "Event",
         "Everyone",
         "Facts",

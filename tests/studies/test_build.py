@@ -21,6 +21,7 @@ from unisono.data import UnreadValues
 from unisono.engines import in_process
 from unisono.errors import InvalidInput, LargeDeltaWarning
 from unisono.models import network
+from unisono.models.evaluation import EVALUATION
 from unisono.models.network import first_parameters
 from unisono.models.registry import algorithms_for, models
 from unisono.releases.algorithm import rounded
@@ -30,6 +31,8 @@ from unisono.studies.explain import explain
 from unisono.studies.file import parse_study
 from unisono.studies.schema import ALGORITHM_SECTIONS, AUTO, MODEL_SECTIONS
 from unisono.studies.stages import START, costs_of
+
+from .conftest import TEXT
 
 QUESTIONS = """
 [[model.questions]]
@@ -73,6 +76,8 @@ FEWER = [
     ('sex = { kind = "category", values = ["f", "m"] }\n', ""),
     ('diagnosis = { kind = "category", values = ["benign", "malignant"] }\n', ""),
 ]
+# A model that knows nothing, over the columns of the file.
+JUDGED = EVALUATION.draft(parse_study(TEXT).data)
 # Settings, and what else changes in the file.
 MODELS = {
     "statistics": (QUESTIONS, NO_TARGET),
@@ -88,6 +93,7 @@ MODELS = {
     "kaplan-meier": ('event = "diagnosis"\nby = "sex"', TIME),
     "hazards": ('event = "diagnosis"', TIME),
     "concordance": ('event = "diagnosis"\nscore = "radius"', TIME),
+    "evaluation": (JUDGED,),
 }
 ALGORITHMS = {
     "statistics": ("",),
@@ -329,6 +335,8 @@ AUTOMATIC = [
     ("bayesian-logistic-regression", (PARTY,), "pvi-clipped-updates", "whole parties"),
     ("k-means", (), "k-means", "noisy sums and counts of every cluster"),
     ("hazards", (), "hazard-scoring", "few noisy rounds of bounded martingale scores"),
+    ("concordance", (), "survival-table", "holds all pairs"),
+    ("evaluation", (), "statistics", "one noisy release holds all metrics"),
     ("kaplan-meier", (), "log-rank", "then a bounded score for the test"),
     ("kaplan-meier", (("delta = 1e-4", "delta = 0"),), "survival-table", "but every curve"),
 ]

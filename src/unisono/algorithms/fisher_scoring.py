@@ -23,7 +23,7 @@ facts: with μ the Gaussian-DP parameter of the promise, n records and p paramet
 
     κ = n μ / p^1.5     below 11 one round, below 35 two, else three
     λ = sqrt(n / p) μ   residuals are bounded at k = 1 + λ / 33 in [1.2, 2];
-                        C_g = c sqrt(p) sup|ψ - a|, c = .85 λ / 9, at least .85
+                        C_g = c sqrt(p) sup|ψ - a|, c = .85 λ / 6, at least .85
 
 k and c are about where the variance of a step is least: with E ψ² and b = E ψ' of a normal law and
 t = 2 c / λ, it goes with (E ψ² + t² k²) / b², so that little noise is worth wide bounds, and much
@@ -137,7 +137,7 @@ def resolve(
     rule = {
         "rounds": rounds,
         "bend_at": rounded(min(max(1 + signal / 33, 1.2), 2.0)),
-        "gradient_norm": rounded(min(max(0.85 * signal / 9, 0.85), widest)),
+        "gradient_norm": rounded(min(max(0.85 * signal / 6, 0.85), widest)),
         "curvature_norm": rounded(1.0 if rounds == 1 else min(max(kappa / 25, 1.3), 4.0)),
     }
     said = {name: value for name, value in config if value is not None}

@@ -19,8 +19,9 @@ and S, V and δ depend on each other: a damped fixed point (after Avella-Medina,
 2023, who count the noise of both sums in). Nothing is inverted that noise may have made singular.
 V is a sandwich H⁻¹ S H⁻¹ where H is well measured, so errors may have any variance.
 
-Noise drives the eigenvalues of H apart: `denoised` takes that back, so that directions are not lost
-whose curvature noise has pushed to zero, and others not trusted that it has raised. What else is
+Noise drives the eigenvalues of H apart: where it is large, `denoised` takes that back, so that
+directions are not lost whose curvature noise has pushed to zero, and others not trusted that it has
+raised. What else is
 left makes H S⁻¹ H too large by at most N = (s_h² / 2) (tr(S⁻¹) I + S⁻¹) on average, and δ too short
 by V N δ (attenuation, as in regression with errors in the variables; Fuller 1987): its square is
 counted in.
@@ -35,6 +36,7 @@ less it differs from it beyond noise (James and Stein 1961).
 Everything here is post-processing of what was released. `xp` is NumPy, or JAX inside a run.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -83,11 +85,18 @@ def denoised(xp: Any, curvature: Any, noise: Any) -> Any:
 
     (Ledoit and Péché 2011; Bun, Bouchaud and Potters 2017 for added noise); η tells eigenvalues
     apart that noise alone has parted. Small ones grow, and large ones shrink. None is negative.
+
+    That is so on average over H. A small eigenvalue that noise could not have made so small is one
+    of columns that say nearly the same, and must stay small: with r = s_h sqrt(2 p) over the mean
+    eigenvalue, the reach of noise, nothing is taken back below r = 1/4, and all of it from 1/2 on.
     """
+    p = len(curvature)
     values, vectors = xp.linalg.eigh((curvature + curvature.T) / 2)
     apart = values[:, None] - values
     pushed = xp.sum(apart / (apart**2 + noise**2 / 4), axis=1)
-    return (vectors * xp.maximum(values - noise**2 * pushed, 0.0)) @ vectors.T
+    reach = noise * math.sqrt(2 * p) / xp.maximum(xp.mean(values), 1e-9)
+    part = xp.clip(4 * reach - 1, 0.0, 1.0)
+    return (vectors * xp.maximum(values - part * noise**2 * pushed, 0.0)) @ vectors.T
 
 
 def shrunk_meat(xp: Any, scored: Scored, curvature: Any) -> Any:

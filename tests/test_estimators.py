@@ -351,16 +351,19 @@ WIDE = 2**53  # the next whole number is none of the doubles
     [
         PrivateLogisticRegression(bounds=(-1, 1), classes=[WIDE, WIDE + 1]),
         BayesianLogisticRegression(bounds=(-1, 1), classes=[WIDE, WIDE + 1]),
+        BayesianLogisticRegression(bounds=(-1, 1), classes=[WIDE, WIDE + 1], rounds=2),
         PrivateClassifier(bounds=(-1, 1), classes=[WIDE, WIDE + 1], hidden=(2,)),
     ],
-    ids=lambda model: type(model).__name__,
+    ids=lambda model: type(model).__name__ + "-rounds" * (getattr(model, "rounds", None) == 2),
 )
 def test_one_label_never_decides_how_another_is_read(monkeypatch, model, last):
     """As one array, labels with a single float are floats, and with a single text they are text."""
     seen = []
 
     def caught(_, parties, **__):
-        seen.append([np.asarray(column) for column in parties[0].data._value][1])
+        columns = [np.asarray(column) for column in parties[0].data._value]
+        # Generalised linear models have the label in the row, after its two features.
+        seen.append(columns[1] if len(columns) == 2 else columns[0][:, 2])
         raise InterruptedError
 
     monkeypatch.setattr(in_process, "run", caught)
@@ -599,11 +602,13 @@ def test_pure_epsilon_for_numbers(parties):
     was far below -1000."""
     X = np.random.default_rng(0).uniform(-1, 1, (600, 3))
     y = X @ [1.0, 0.5, -0.5]
-    model = PrivateRidge(20.0, 0.0, bounds=(-1, 1), target_bounds=(-2, 2), random_state=0)
-    model.fit(X, y, parties=parties)
-    assert model.certificate_.algorithm == "output-perturbation"
-    assert model.certificate_.epsilon(FINAL_MODEL, Relation.REPLACE_ONE) <= 20.0
-    assert model.score(X, y) > 0.2
+    options = {"bounds": (-1, 1), "target_bounds": (-2, 2), "random_state": 0}
+    for algorithm in ("auto", "output-perturbation"):
+        model = PrivateRidge(20.0, 0.0, algorithm=algorithm, **options).fit(X, y, parties=parties)
+        taken = "adaptive-statistics" if algorithm == "auto" else algorithm
+        assert model.certificate_.algorithm == taken
+        assert model.certificate_.epsilon(FINAL_MODEL, Relation.REPLACE_ONE) <= 20.0
+        assert model.score(X, y) > 0.2
 
 
 def fitted_without_delta(kind):

@@ -108,14 +108,17 @@ def test_every_kind_of_estimator_keeps_the_promise(model):
 
 def test_the_whole_fit_is_authorised_before_the_ranges_are():
     rows, labels = plane_test()
-    ledger = book(0.6)  # enough for the ranges alone
-    model = PrivateLogisticRegression(1.0, 1e-5, bounds="private", classes=[0, 1], ledger=ledger)
-    with pytest.raises(BudgetExceeded):
-        model.fit(rows, labels)
-    assert ledger.grants == 0
-    ledger = book(1.0)
-    model.set_params(ledger=ledger).fit(rows, labels)
-    assert ledger.grants == 2
+    model = PrivateLogisticRegression(1.0, 1e-5, bounds="private", classes=[0, 1])
+    # Enough for the ranges alone, and for the moments of rows after them, but not for the fit.
+    for too_little in (0.6, 0.99):
+        ledger = book(too_little)
+        with pytest.raises(BudgetExceeded):
+            model.set_params(ledger=ledger).fit(rows, labels)
+        assert ledger.grants == 0
+    for algorithm, releases in (("auto", 3), ("gradient-perturbation", 2)):
+        ledger = book(1.0)
+        model.set_params(ledger=ledger, algorithm=algorithm).fit(rows, labels)
+        assert ledger.grants == releases
 
 
 def test_pure_epsilon_has_ranges_too():

@@ -307,8 +307,14 @@ ESTIMATORS = {
     "private-bounds": lambda: PrivateLogisticRegression(
         1.0, 1e-6, bounds="private", classes=[0, 1], rounds=3
     ),
+    "private-bounds-in-the-ball": lambda: PrivateLogisticRegression(
+        1.0, 1e-6, bounds="private", classes=[0, 1], rounds=3, algorithm="gradient-perturbation"
+    ),
     "private-target": lambda: PrivateRidge(
         1.0, 1e-6, bounds="private", target_bounds="private", rounds=3
+    ),
+    "private-target-scored": lambda: PrivateRidge(
+        1.0, 1e-6, bounds="private", target_bounds="private", algorithm="fisher-scoring"
     ),
     # So much epsilon, because fewer records are refused than would show classes through the noise.
     "private-classes": lambda: PrivateLogisticRegression(
@@ -338,7 +344,10 @@ def test_one_row_changes_nothing_that_an_algorithm_sees_of_others(monkeypatch, n
     generator = np.random.default_rng(3)
     finite = EXTREMES[np.isfinite(EXTREMES)].astype(float)
     size = 16
-    numbers = name in ("ridge", "bayesian-linear", "regressor", "private-target", "glm-gaussian")
+    numbers = name in (
+        *("ridge", "bayesian-linear", "regressor", "glm-gaussian"),
+        *("private-target", "private-target-scored"),
+    )
     rows = generator.uniform(-1, 1, size=(size, 3))
     labels = generator.uniform(-1, 1, size) if numbers else np.arange(size) % 2
     agreed, columns = given_to_the_engine(monkeypatch, ESTIMATORS[name](), rows, labels)
@@ -395,40 +404,87 @@ def test_after_its_classes_one_label_changes_nothing_of_others(monkeypatch, labe
         assert np.array_equal(first[0][party][kept], first[1][party][kept])
 
 
-@pytest.mark.parametrize("name", ["private-bounds", "private-target"])
-def test_after_its_ranges_one_row_changes_nothing_of_others(monkeypatch, name):
-    """The second stage: whatever ranges were released, records are read by them alone."""
+# What a fit releases before the algorithm that learns, and what learns from rows as they are.
+EARLIER = ("statistics", "row-moments", "column-scales")
+STAGES = {
+    "private-bounds": ("row-moments", "preconditioned-gradients"),
+    "private-bounds-in-the-ball": ("gradient-perturbation",),
+    "private-target": ("gradient-perturbation",),
+    "private-target-scored": ("column-scales", "fisher-scoring"),
+}
+
+
+def bounded(name, columns):
+    """Whether rows lie where their algorithm wants them: in the unit ball, or, where each release
+    bounds a record by itself (test_neighbours.py), in the box that public ranges leave."""
+    rows = np.asarray(columns[0])
+    if name == "gradient-perturbation":
+        return np.linalg.norm(rows, axis=1).max() <= 1 + 1e-9
+    in_the_box = np.abs(rows).max() <= 1
+    return in_the_box and (len(columns) == 1 or np.array_equal(rows[:, -1], np.ones(len(rows))))
+
+
+def changed_after_ranges(monkeypatch, name):
+    """Whether any stage after the ranges is agreed on, or reads others, by what one row holds."""
     generator = np.random.default_rng(4)
     size, run = 16, in_process.run
     rows, labels = generator.uniform(-1, 1, (size, 3)), np.arange(size) % 2
-    released = []
-
-    def first_only(study, parties, **more):
-        if study.algorithm.name != "statistics":
-            raise Before(study.hash, [party.data._value for party in parties])
-        if not released:
-            released.append(run(study, parties, **more))
-        return released[0]  # what happened to be released, whoever is in the records
+    released = {}
 
     def given(changed):
-        monkeypatch.setattr(in_process, "run", first_only)
+        seen = {}
+
+        def earlier_only(study, parties, **more):
+            stage = study.algorithm.name
+            if stage != "statistics":
+                seen[stage] = study.hash, [party.data._value for party in parties]
+            if stage not in EARLIER:
+                raise Before(seen)
+            if stage not in released:
+                released[stage] = run(study, parties, **more)
+            return released[stage]  # what happened to be released, whoever is in the records
+
+        monkeypatch.setattr(in_process, "run", earlier_only)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             with pytest.raises(Before) as found:
                 ESTIMATORS[name]().fit(changed, labels, parties=np.arange(size) % 2)
-        return found.value.args
+        return found.value.args[0]
 
-    agreed, columns = given(rows)
+    before = given(rows)
+    assert tuple(before) == STAGES[name]
     for cell in (1e300, -1e300, 5e-324, 0.0, 2.0**41):
         changed = rows.copy()
         changed[6] = cell
-        other, found = given(changed)
-        assert other == agreed
-        for party, (mine, theirs) in enumerate(zip(columns, found, strict=True)):
-            kept = np.arange(party, size, 2) != 6
-            for one, two in zip(mine, theirs, strict=True):
-                assert np.array_equal(one[kept], two[kept])
-            assert np.abs(np.linalg.norm(theirs[0], axis=1)).max() <= 1 + 1e-9
+        after = given(changed)
+        assert tuple(after) == STAGES[name]
+        for stage, (agreed, columns) in before.items():
+            other, found = after[stage]
+            for party, (mine, theirs) in enumerate(zip(columns, found, strict=True)):
+                kept = np.arange(party, size, 2) != 6
+                same = [np.array_equal(a[kept], b[kept]) for a, b in zip(mine, theirs, strict=True)]
+                if other != agreed or not all(same) or not bounded(stage, theirs):
+                    return True
+    return False
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_after_its_ranges_one_row_changes_nothing_of_others(monkeypatch, name):
+    """The later stages: whatever was released before, records are read by it alone."""
+    assert not changed_after_ranges(monkeypatch, name)
+
+
+@pytest.mark.parametrize("name", ["private-bounds", "private-target-scored"])
+def test_rows_that_are_read_by_the_largest_would_be_noticed(monkeypatch, name):
+    """The control: rows are divided by the largest of their party before they are bounded."""
+    honest = PrivateRidge._encoded, PrivateLogisticRegression._encoded
+
+    def divided(encode):
+        return lambda self, scale, X, labels: encode(self, scale, X / np.abs(X).max(), labels)
+
+    monkeypatch.setattr(PrivateRidge, "_encoded", divided(honest[0]))
+    monkeypatch.setattr(PrivateLogisticRegression, "_encoded", divided(honest[1]))
+    assert changed_after_ranges(monkeypatch, name)
 
 
 # ------------------------------------------------------------------ declared columns

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from scipy.stats import chi2
 
 from unisono.algorithms import fisher_scoring
 from unisono.algorithms.fisher_scoring import Fitted, Terms, terms_for
@@ -188,22 +189,53 @@ def second_moments(terms: Terms, value: Any) -> np.ndarray:
 
 
 def scatter(made: Regression, study: Study, value: Any) -> float:
-    """How far targets scatter around the line, in their own units: σ of the last round, times the
-    spread r at which residuals of a normal law, bounded at k, have the mean square over the share
-    within k that meat and curvature were released with."""
+    """How far targets scatter around the line, in their own units: σ of the last round times r, the
+    spread of residuals over it.
+
+    With n records, b the share of residuals within k and w the weights that keep rows q bounded,
+    the traces of curvature and meat that were released are about
+
+        n b(r) E[w |q|²]     and     n E[ψ²](r) E[w² |q|²]
+
+    by a normal law of residuals. Weights are in the meat twice, so that their plain ratio is too
+    small. With |q|² = s (1 + χ²), one degree of freedom for each column, s follows from the first
+    for any r, and r from the second.
+    """
     terms = terms_for(study)
     state = jax.tree.map(lambda part: np.asarray(part, np.float64), value)
     last = int(value.round) - 1
     told = fisher_scoring.opened(np, terms, state.start, state.sums[last], last).scored
+    records = max(float(state.records[last]), 1.0)
+    meat, curvature = (float(np.trace(part)) / records for part in (told.meat, told.curvature))
     k = float(terms.config.bend_at or 1.0)
     spreads = np.linspace(0.2, 4.0, 400)
     edge = k / spreads
     shares = np.array([math.erf(one / math.sqrt(2)) for one in edge])
     density = np.exp(-(edge**2) / 2) / math.sqrt(2 * math.pi)
     squares = spreads**2 * (shares - 2 * edge * density) + k**2 * (1 - shares)
-    seen = np.trace(told.meat) / max(float(np.trace(told.curvature)), 1e-6)
-    spread = float(np.interp(seen, squares / shares, spreads))
+    within = shares
+    if last == 0:  # there the share is not that of records, but one that was multiplied by
+        seen = np.interp(meat / max(curvature, 1e-6), squares / shares, shares)
+        within = np.full_like(shares, seen)
+    sizes, once, twice = _weighed(terms)
+    size = np.interp(max(curvature, 1e-6) / within, once, sizes)
+    expected = np.maximum.accumulate(squares * np.interp(size, sizes, twice))
+    spread = float(np.interp(meat, expected, spreads))
     return made.unit * float(state.points.sigma[last]) * spread
+
+
+def _weighed(terms: Terms) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Values of s, and by them E[w |q|²] and E[w² |q|²] for the weights w of Fisher scoring."""
+    config, p = terms.config, terms.problem.parameters
+    assert config.gradient_norm is not None
+    assert config.curvature_norm is not None
+    sizes = np.geomspace(0.02, 50.0, 120)
+    free = chi2.ppf((np.arange(200) + 0.5) / 200, p - 1) if p > 1 else np.zeros(1)
+    square = sizes[:, None] * (1 + free)
+    by_gradient = config.gradient_norm * np.sqrt(p / square)
+    by_curvature = config.curvature_norm * p / square
+    weights = np.minimum(1.0, np.minimum(by_gradient, by_curvature))
+    return sizes, (weights * square).mean(axis=1), (weights**2 * square).mean(axis=1)
 
 
 __all__ = [

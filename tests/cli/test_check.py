@@ -72,7 +72,7 @@ def test_coefficients_with_intervals_come_with_their_widths():
 def test_an_algorithm_that_is_left_open_comes_with_its_reason(study):
     named = '[algorithm]\nname = "gradient-perturbation"\nrounds = 3\n'
     change(study, named, "")
-    said = "The algorithm was left open; gradient-perturbation: many noisy full gradients"
+    said = "The algorithm was left open; preconditioned-gradients: after a release of how columns"
     assert said in check(study)
     assert any(said in line for line in json.loads(check(study, "--json"))["learnt"])
     study.write_text(f"{study.read_text()}{named}")

@@ -237,7 +237,8 @@ def test_a_ledger_that_cannot_pay_or_is_broken_is_told_and_left_as_it_is(place):
     declare(place)
     written(place, FINE, FINE, FINE, FINE.replace("yes", "no"))
     policy = place / "clinic.policy.toml"
-    allowed = POLICY.replace("EPSILON", "1.5").replace("MODELS", '"logistic-regression"')
+    # Two of these studies take about 1.49 together.
+    allowed = POLICY.replace("EPSILON", "1.3").replace("MODELS", '"logistic-regression"')
     policy.write_text(allowed)
     built = build(load_study(place / "study.toml"))
     with contextlib.closing(load_policy(policy).open_ledger()) as ledger:

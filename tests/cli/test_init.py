@@ -186,7 +186,7 @@ def test_nothing_is_overwritten(tmp_path):
         ((*LOGISTIC, *COLUMNS, *PEOPLE, "--target", "rage"), "'rage' is no column"),
         (
             (*LOGISTIC, *COLUMNS, *PEOPLE, "--target", "age", "--algorithm", "dp-magic"),
-            "algorithm 'dp-magic' cannot learn a logistic-regression: choose gradient-perturbation",
+            "'dp-magic' cannot learn a logistic-regression: choose preconditioned-gradients",
         ),
         (
             ("--model", "statistics", *COLUMNS, *PEOPLE, "--epsilon", "-1"),

@@ -300,7 +300,9 @@ def test_widths_are_said_in_words(odds):
 
 
 def test_options_that_say_nothing_about_widths_are_refused(odds):
-    assert "widths of intervals are predicted" in refused(odds, "--plot", "x.png")
+    words = "of a study with intervals the widths of these are predicted"
+    assert words in refused(odds, "--plot", "x.png")
+    assert words in refused(odds, "--without-privacy", "0.8")
     assert "a ratio is above zero" in refused(odds, "--effect", "0")
 
 

@@ -66,7 +66,7 @@ def test_check_and_plan_say_what_the_smallest_party_costs(capsys):
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
-@pytest.mark.parametrize("epsilon", [0.5, 5.0])
+@pytest.mark.parametrize("epsilon", [0.02, 0.5, 5.0])
 @pytest.mark.parametrize(
     ("task", "model"),
     [(Task.CLASSIFICATION, "logistic-regression"), (Task.REGRESSION, "linear-regression")],

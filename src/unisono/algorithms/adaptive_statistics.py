@@ -25,7 +25,13 @@ from pydantic import Field
 from unisono.core.algorithm import Aggregate, Facts
 from unisono.problems.gaussian_family import Natural, pack, packed_size, unpack
 from unisono.problems.linear import SquaredLoss
-from unisono.releases.algorithm import Algorithm, AlgorithmConfig, AlgorithmKind, Records
+from unisono.releases.algorithm import (
+    Algorithm,
+    AlgorithmConfig,
+    AlgorithmKind,
+    Records,
+    UtilityLaw,
+)
 from unisono.releases.bounds import ClippedSum
 from unisono.releases.release import Priced, Release
 
@@ -106,6 +112,7 @@ ADAPTIVE_STATISTICS = AlgorithmKind(
     release,
     build,
     sends="noisy sums of products of all records' columns",
+    laws={"regression": UtilityLaw(17.3, 1.46, 2.76, 3.55)},
 )
 
 __all__ = ["ADAPTIVE_STATISTICS", "NORM", "AdaptiveStatisticsConfig"]

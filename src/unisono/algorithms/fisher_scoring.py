@@ -70,7 +70,14 @@ from unisono.core.privacy import Privacy
 from unisono.core.trust import Trust, Unit
 from unisono.errors import InvalidInput
 from unisono.problems.glm import DISPERSIONS, WIDE, GeneralizedLinear
-from unisono.releases.algorithm import Algorithm, AlgorithmConfig, AlgorithmKind, Earlier, rounded
+from unisono.releases.algorithm import (
+    Algorithm,
+    AlgorithmConfig,
+    AlgorithmKind,
+    Earlier,
+    UtilityLaw,
+    rounded,
+)
 from unisono.releases.release import Priced, Release, price
 from unisono.releases.rows import ScoredPoint, unpacked
 from unisono.releases.table import Block, Table, lone_weight, table_columns
@@ -708,6 +715,7 @@ FISHER_SCORING = AlgorithmKind(
     units=(Unit.RECORD, Unit.PERSON),
     unit_rows=False,
     sends="noisy sums of bounded gradients, curvatures and their squares",
+    laws={"regression": UtilityLaw(9.44, 1.82, 1.84, 2.21)},
     earlier=earlier,
 )
 

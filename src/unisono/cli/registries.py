@@ -70,7 +70,7 @@ def algorithms(
     for one in known().values():
         trusts = "" if len(one.trusts) == 3 else f" (trust {', '.join(sorted(one.trusts))} only)"
         hides = "".join(f"; hides a whole {unit}" for unit in one.units if unit == "party")
-        typer.echo(f"{one.name:<24}{one.summary}{hides}{trusts}")
+        typer.echo(f"{one.name:<26}{one.summary}{hides}{trusts}")
 
 
 def _default(field: dict[str, Any], needed: bool) -> str:

@@ -13,10 +13,11 @@ law has a band, the factors exp(-below) and exp(above) of the odds lost / (most 
 
 The constants were fitted by the code of `benchmarks/planning.py --fit` to runs on planes with 3 to
 30 features, 100 to 50,000 records at 2 to 1,000 parties, epsilon 0.3 to 8 and every trust, one run
-each: 36 planes for a convex classifier (19 for fed-avg), 20 to 36 for a regression (10 for
+each: 36 planes for a convex classifier (19 for fed-avg), 20 to 40 for a regression (10 for
 fed-avg), 12 for networks by DP-SGD, whose law dp-ftrl and local-dp-sgd share; fed-avg has one law
-for all classifiers. The division by classes was introduced after a law without it had failed on
-digits. How often bands held on other planes and on real data is in docs/planning.md.
+for all classifiers, and preconditioned gradients have that of gradient perturbation, unmeasured.
+The division by classes was introduced after a law without it had failed on digits. How often
+bands held on other planes and on real data is in docs/planning.md.
 """
 
 import math

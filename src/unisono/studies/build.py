@@ -365,29 +365,35 @@ def chosen(file: StudyFile) -> tuple[AlgorithmKind, str]:
     """The algorithm of a study: the one that it names, or the one that "auto" takes and why.
 
     That is the model's published rule of public facts, unless the planner calls what it takes
-    useless and another one better.
+    useless and another one better. A model that compares what its algorithms would lose on the same
+    supposed records keeps its choice: laws of the planner were fitted to columns that fill their
+    bounds, which suits some algorithms better than most tables do.
     """
     model, usual = file.model_kind, algorithm_named(file.choice.algorithm)
     if not model.solved_by(usual):
         known = ", ".join(one.name for one in algorithms_for(model))
         raise InvalidInput(f"{usual.name} cannot learn a {model.name}: choose {known} or auto")
-    if file.algorithm.name == AUTO and model.prefer is not None:
-        able = _compared(file)
-        if able:
-            taken = model.prefer(able)
-            return algorithm_named(taken.algorithm), taken.reason
-    if file.algorithm.name != AUTO or planned_grade(file, usual) is not Grade.USELESS:
+    if file.algorithm.name != AUTO:
         return usual, file.choice.reason
+    choice = file.choice
+    able = {} if model.prefer is None else _compared(file)
+    if model.prefer is not None and able:
+        choice = model.prefer(able)
+        usual = algorithm_named(choice.algorithm)
+    if planned_grade(file, usual) is not Grade.USELESS:
+        return usual, choice.reason
     others = {
         one.name: planned_grade(file, one) for one in algorithms_for(model) if one is not usual
     }
     for grade in (Grade.GOOD, Grade.USABLE, Grade.DOUBTFUL):
         for name, found in others.items():
             if found is grade:
+                if able:
+                    return usual, choice.reason
                 words = f"{usual.name} is predicted to be useless here, this one {grade}"
                 return algorithm_named(name), words
     drowned = "but noise is predicted to drown any answer (`unisono plan`)"
-    return usual, f"{file.choice.reason}; {drowned}"
+    return usual, f"{choice.reason}; {drowned}"
 
 
 def _compared(file: StudyFile) -> dict[str, Study]:

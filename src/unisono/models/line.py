@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from scipy.stats import chi2
+from scipy.special import chdtri
 
 from unisono.algorithms import fisher_scoring
 from unisono.algorithms.fisher_scoring import Fitted, Terms, terms_for
@@ -230,7 +230,7 @@ def _weighed(terms: Terms) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     assert config.gradient_norm is not None
     assert config.curvature_norm is not None
     sizes = np.geomspace(0.02, 50.0, 120)
-    free = chi2.ppf((np.arange(200) + 0.5) / 200, p - 1) if p > 1 else np.zeros(1)
+    free = chdtri(p - 1, 1 - (np.arange(200) + 0.5) / 200) if p > 1 else np.zeros(1)
     square = sizes[:, None] * (1 + free)
     by_gradient = config.gradient_norm * np.sqrt(p / square)
     by_curvature = config.curvature_norm * p / square

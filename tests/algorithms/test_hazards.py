@@ -157,8 +157,8 @@ def test_pieces_follow_the_events():
     book = Ledger.in_memory(Policy("all", Budget(1e3, 1e-5)), ACCOUNTANT, seed=1)
     found = scales_of(problem, in_process.run(study, [Party("all", Private((made,)), book)]).value)
     counts = np.histogram(time, found.ends)[0]
-    assert counts == pytest.approx(np.full(6, event.sum() / 6), rel=0.1)
-    assert np.exp(found.log_hazards) == pytest.approx(np.full(6, 2.0), rel=0.1)
+    assert counts == pytest.approx(np.full(problem.pieces, event.sum() / problem.pieces), rel=0.1)
+    assert np.exp(found.log_hazards) == pytest.approx(np.full(problem.pieces, 2.0), rel=0.1)
     assert found.events == pytest.approx(event.mean(), abs=0.01)
     assert (np.diff(scales_of(problem, None).ends) > 0).all()
 
@@ -184,7 +184,7 @@ def test_a_power_of_time_makes_the_hazard_constant():
         times = np.concatenate([-np.diff(left), np.zeros(20), left[-1:]]) * 1e5
         found = scales_of(problem, np.concatenate([np.ones(32), times, [1.0, 1e5]]))
         assert found.power == pytest.approx(shape, rel=0.05)
-        assert np.exp(found.log_hazards) == pytest.approx(np.full(6, 1.2), rel=0.1)
+        assert np.exp(found.log_hazards) == pytest.approx(np.full(problem.pieces, 1.2), rel=0.1)
 
 
 # ------------------------------------------------------------- what it hides
@@ -258,13 +258,14 @@ def fitted(plan, values, seed):
         for place, own in enumerate(np.array_split(whole, 2))
     ]
     found = in_process.run(first, parties).value
-    return posed.present(second, in_process.run(second.begun(found), parties))
+    result = in_process.run(second.begun(found), parties)
+    return posed.present(second, result), posed.prediction(second, result)
 
 
 def test_a_larger_part_of_the_promise_may_pay_for_another_round():
     """Rounds differ in noise, so that parties no longer pay alike; one round and two are compared
     while the promise is divided."""
-    (_, first), (_, second) = planned(1582, 1.0)
+    (_, first), (_, second) = planned(1028, 1.0)
     method, facts = second.method, second.facts
     rounds = [
         hazard_scoring.resolve(method.config, method.problem, facts, part, second.trust).rounds
@@ -279,7 +280,7 @@ def test_a_larger_part_of_the_promise_may_pay_for_another_round():
 
 
 def test_hazard_ratios_without_noise_are_those_of_the_model():
-    shown = fitted(planned(20_000, 500.0), patients(20_000, np.random.default_rng(7)), 1)
+    shown, model = fitted(planned(20_000, 500.0), patients(20_000, np.random.default_rng(7)), 1)
     shown = json.loads(json.dumps(shown))
     for name, true in TRUTH.items():
         own = shown["coefficients"][name]
@@ -289,14 +290,18 @@ def test_hazard_ratios_without_noise_are_those_of_the_model():
         assert own["ratio"] == pytest.approx(math.exp(own["estimate"]))
     ends, hazards = shown["baseline"]["ends"], shown["baseline"]["hazard"]
     assert (ends[0], ends[-1]) == (0.0, 60.0)
-    assert hazards == pytest.approx([1.2 / 40 * (30 / 40) ** 0.2] * 6, rel=0.7)
+    assert hazards == pytest.approx([1.2 / 40 * (30 / 40) ** 0.2] * len(hazards), rel=0.7)
+    # Who survives is told in time itself, not in the power of it that pieces are of.
+    times = np.array([3.0, 10.0, 25.0, 60.0])
+    expected = np.exp(-((times / 40) ** 1.2))
+    assert model.survival(np.array([[60.0, 0.0]]), times)[0] == pytest.approx(expected, abs=0.02)
 
 
 def coverage(n, epsilon, fits, seed):
     plan, generator = planned(n, epsilon), np.random.default_rng(seed)
     held = []
     for number in range(fits):
-        shown = fitted(plan, patients(n, generator), 1000 * seed + number)["coefficients"]
+        shown = fitted(plan, patients(n, generator), 1000 * seed + number)[0]["coefficients"]
         for name, true in TRUTH.items():
             low, high = shown[name]["interval"] if shown[name]["determined"] else (-9.0, 9.0)
             held.append(low <= true <= high)
@@ -343,7 +348,7 @@ def _no_cases_at_one_party(values):
 )
 def test_awkward_records_get_a_clear_word(spoilt, known, words):
     values = spoilt(patients(4000, np.random.default_rng(12)))
-    shown = json.loads(json.dumps(fitted(planned(4000, 3.0), values, 2)))
+    shown = json.loads(json.dumps(fitted(planned(4000, 3.0), values, 2)[0]))
     found = shown["coefficients"]
     for name, own in known.items():
         assert found[name]["determined"] == own

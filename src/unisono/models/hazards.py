@@ -25,6 +25,7 @@ from unisono.problems.survival import ProportionalHazards
 from unisono.releases.algorithm import AlgorithmKind
 
 RATIO = "hazard ratio"
+_STEPS = 40  # of time, within which the baseline hazard of a prediction is constant
 
 
 class HazardsConfig(EventConfig):
@@ -85,8 +86,7 @@ def pose(
             middle + half * found.centre,
             inference.estimate,
             inference.covariance,
-            horizon * found.ends,
-            np.exp(found.theta[:pieces]) / horizon,
+            *_course(found, horizon),
         )
 
     def present(study: Study, result: Result) -> dict[str, Any]:
@@ -121,6 +121,16 @@ def _scores(found: Any, inference: Inference, pieces: int, centre: np.ndarray) -
         "middle": float(inference.estimate[known] @ centre[known]),
         "spread": float(np.linalg.norm(found.theta[pieces:][known])),
     }
+
+
+def _course(found: FittedHazards, horizon: float) -> tuple[np.ndarray, np.ndarray]:
+    """The baseline hazard in time: ends of short intervals (m + 1,), those of pieces among them, and
+    the mean hazard of each (m,). Pieces are constant in t^k, and a power bends within them."""
+    times = np.union1d(np.arange(_STEPS + 1) / _STEPS, found.ends ** (1 / found.power))
+    powers = times**found.power
+    piece = np.searchsorted(found.ends, (powers[1:] + powers[:-1]) / 2) - 1
+    hazards = np.exp(found.theta[piece]) * np.diff(powers) / np.diff(times)
+    return horizon * times, hazards / horizon
 
 
 def _baseline(

@@ -10,7 +10,8 @@ number of pieces was chosen, with other seeds.
                sooner; a falling hazard (Weibull, shape .8), a third of records have events
     sparse     five columns: a number with a heavy tail at 3 % of its range, a rare value (3 %) that
                goes with it, rising hazards (shape 1.6), a fifth of records have events
-    humped     four columns; a hazard that rises eightfold and falls again, one arm is censored sooner
+    humped     four columns; a hazard that rises eightfold and falls again; one arm is censored
+               sooner
 
 `Fitter` computes sums as the release does, adds Gaussian noise of the price of five unequal parties
 with a secure sum once, and reads the result as from a run. `cox` is the partial likelihood with

@@ -124,8 +124,8 @@ def _scores(found: Any, inference: Inference, pieces: int, centre: np.ndarray) -
 
 
 def _course(found: FittedHazards, horizon: float) -> tuple[np.ndarray, np.ndarray]:
-    """The baseline hazard in time: ends of short intervals (m + 1,), those of pieces among them, and
-    the mean hazard of each (m,). Pieces are constant in t^k, and a power bends within them."""
+    """The baseline hazard in time: ends of short intervals (m + 1,), those of pieces among them,
+    and the mean hazard of each (m,). Pieces are constant in t^k, which bends within them."""
     times = np.union1d(np.arange(_STEPS + 1) / _STEPS, found.ends ** (1 / found.power))
     powers = times**found.power
     piece = np.searchsorted(found.ends, (powers[1:] + powers[:-1]) / 2) - 1

@@ -53,6 +53,7 @@ from unisono.studies.order import found_key, keep_key, new_key, simulated_key
 from unisono.studies.policy import require_allowed
 from unisono.studies.policy_file import PolicyFile
 from unisono.studies.schema import StudyFile
+from unisono.studies.search import SearchBuilt, stage_name
 from unisono.studies.stages import BOUNDS, FIT, START, Found, SplitRecords, Stage, costs_of
 from unisono.studies.stages import EVALUATION as EVALUATION_STAGE
 from unisono.studies.streamed import StreamedRecords
@@ -88,7 +89,8 @@ def prepare(place: RunPlace, ask: Ask = refuse) -> "LocalRun":
         keys = {name: found_key(_order(policies[name], file)) or keys[name] for name in file.names}
     for name, policy in policies.items():
         with explained(policy):
-            require_allowed(policy, file, built.study, name, built.costs, simulated)
+            for own in built.candidates if isinstance(built, SearchBuilt) else [built]:
+                require_allowed(policy, own.file, own.study, name, built.costs, simulated)
     # Whoever does not allow the study has not had a record read.
     records = {
         name: built.records(built.table(place.data[name]), name, keys[name]) for name in file.names
@@ -148,6 +150,8 @@ class LocalRun:
     def run(self, books: Mapping[str, Ledger], follow: Follow) -> dict[str, Any]:
         """Learn, test and write everything down; returns the result."""
         compilation_cache.enable()
+        if isinstance(self.built, SearchBuilt):
+            return self._search(self.built, books, follow)
         if self.built.bounds is None:
             return self._learn(books, follow, {})
         rounds = self.built.study.algorithm.rounds
@@ -219,6 +223,48 @@ class LocalRun:
                 diary.say(words)
                 follow(Progress(study.algorithm.rounds, study.algorithm.rounds, words))
         (folder / PENDING).unlink(missing_ok=True)
+        for policy in self.policies.values():
+            _order(policy, built.file).unlink(missing_ok=True)
+        return shown
+
+    def _search(
+        self, built: SearchBuilt, books: Mapping[str, Ledger], follow: Follow
+    ) -> dict[str, Any]:
+        """Learn every candidate, release the scores, and keep the best."""
+        folder, number = self.place.folder, len(built.stages)
+        diary, budgets = RunLog(folder, number), Budgets(folder, list(built.study.cost), books)
+        self._keep_order(books)
+        found: dict[str, Any] = {}
+        shapes: dict[str, tuple[int, ...]] = {}
+        opened = True
+        for done, stage in enumerate(built.stages):
+            words = f"{stage.name}: {stage.study.algorithm.name}"
+            follow(Progress(done, number, words))
+            outcome = self._stage(stage, books, found)
+            found |= {stage.name: outcome.value, f"{stage.name} state": outcome.state}
+            shapes[stage.name], opened = outcome.shape, bool(outcome.opened)
+            budgets.write()
+            diary.step(done + 1, None, answered=built.file.names, score=None, words=words)
+        choice = built.choice(found) if opened else None
+        place = 0 if choice is None else choice.best
+        chosen, value = built.candidates[place], built.value(place, found)
+        certificate = certify(
+            chosen.study,
+            books,
+            ACCOUNTANT,
+            secure_sum=IDEAL if chosen.study.trust is Trust.SECURE_SUM else "",
+            costs=built.costs,
+            file=built.file.hash,
+        )
+        shape = shapes[stage_name(built.shared[place])]
+        write_transcript(folder, chosen.study, shape, value, chosen.study.algorithm.rounds)
+        shown = save_result(folder, chosen, value, 1, certificate, alone=True)
+        said = {"file": built.file.hash, "search": built.shown(choice)}
+        if choice is None:
+            said["note"] = f"{_SCORES_LOST} {shown.get('note', '')}".strip()
+        shown = RESULT.write(folder, shown | said)
+        if self.test is not None and "failed" not in shown:
+            EVALUATION.write(folder, chosen.judge(value, *self.test))
         for policy in self.policies.values():
             _order(policy, built.file).unlink(missing_ok=True)
         return shown
@@ -354,6 +400,10 @@ def _saved(stage: Stage) -> str:
 _ALL_LOST = (
     "every round was paid for and lost when the run was stopped, so nothing was learnt; what was "
     "paid stays spent: agree on the next edition"
+)
+_SCORES_LOST = (
+    "The scores were paid for and lost when the run was stopped, so nothing says which candidate is "
+    "the best: this is the first."
 )
 
 

@@ -78,12 +78,12 @@ from unisono.estimators.members import (
     public_sizes,
     warn_of_fresh,
 )
+from unisono.releases.together import largest_part
 
 ALL, RANDOM_STOPPING = "all", "random-stopping"
 METHODS = (ALL, RANDOM_STOPPING)
 # The number of runs grows with k + 1: few searches end after one or two.
 SHAPE = 2
-_STEPS = 40  # of a search for the largest epsilon of one fit
 
 
 @dataclass(frozen=True)
@@ -243,30 +243,16 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
 
     def _planned(self, models: Sequence[Any], X: Any, y: Any, split: "_Split") -> _Plan:
         """The largest epsilon of one fit with which the whole search keeps its promise."""
-        relation = _relation(models[0])
-        promise = Privacy(self.epsilon, self.delta, relation)
+        promise = Privacy(self.epsilon, self.delta, _relation(models[0]))
 
-        def tried(epsilon: float) -> _Plan:
-            return self._priced(models, epsilon, X, y, split)
+        def tried(epsilon: float) -> tuple[_Plan, float]:
+            plan = self._priced(models, epsilon, X, y, split)
+            return plan, _largest(plan.total, self._promised(plan, promise), promise)
 
-        plan = tried(promise.epsilon)
-        viewers = self._promised(plan, promise)
-        spent = _largest(plan.total, viewers, promise)
-        low, high, found = 0.0, promise.epsilon, None
-        if spent <= promise.epsilon:
-            return plan
-        guess = promise.epsilon * promise.epsilon / spent
-        for _ in range(_STEPS):
-            plan = tried(float(f"{guess:.4g}"))
-            spent = _largest(plan.total, viewers, promise)
-            if spent <= promise.epsilon:
-                low, found = guess, plan
-            else:
-                high = guess
-            if found is not None and high / low < 1.01:
-                return found
-            towards = guess * promise.epsilon / max(spent, 1e-9) * 0.998
-            guess = towards if low < towards < high else (low + high) / 2
+        fits = len(models) if self.method == ALL else 4
+        found = largest_part(promise.epsilon, promise.epsilon / math.sqrt(fits), tried)
+        if found is not None:
+            return found[0]
         raise InvalidInput(
             f"no noise makes a search among {len(models)} candidates keep epsilon "
             f"{self.epsilon:g} at delta {self.delta:g}: try fewer, or a larger budget; nothing was "
@@ -307,8 +293,8 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         return _Plan(epsilon, runs, scores, groups, total)
 
     def _promised(self, plan: _Plan, promise: Privacy) -> list[Viewer]:
-        """To whom the promise is made: as of one fit, to all who see no clean values; with random
-        stopping to who sees the best run only."""
+        """To whom the promise is made: to whom one fit keeps its own, or, with random stopping, to
+        whoever sees the best run only."""
         kept = [v for v, seen in plan.total.items() if not seen.discloses]
         if self.method == RANDOM_STOPPING:
             kept = [v for v in kept if plan.total[v].parts[0][0].noise.size > 1]
@@ -317,7 +303,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
             kept = [
                 v
                 for v in kept
-                if ACCOUNTANT.fits(one[v], promise.relation, promise.epsilon, promise.delta)
+                if ACCOUNTANT.fits(one[v], promise.relation, 1.001 * plan.epsilon, promise.delta)
             ]
         if not kept:
             raise InvalidInput("nobody is promised anything: choose another trust or method")

@@ -261,7 +261,7 @@ def test_a_run_that_hides_parties_counts_for_records():
 def test_the_number_of_runs_has_the_law_that_is_accounted_for():
     """20,000 numbers and choices: chi-square tests at a false-alarm rate of 1e-6 each."""
     law = stopped([plain(0.2)] * 3, 8, 2).noise
-    drawn = [law.drawn(number.to_bytes(32, "little")) for number in range(20_000)]
+    drawn = [law.drawn(number.to_bytes(32, "little"), 3) for number in range(20_000)]
     counts = np.bincount([k for k, _ in drawn], minlength=9)[1:]
     chances = np.array(law.weights) / sum(law.weights)
     assert stats.chisquare(counts, 20_000 * chances).pvalue > 1e-6

@@ -369,8 +369,9 @@ class RandomStopping(Law):
     """The best of a secret random number of runs, by a score that each of them releases with what
     it found; nobody sees the other runs, nor how many there were.
 
-    A run releases one of `options` (compositions of events), drawn uniformly and in secret. The
-    number of runs is drawn first, with P(k) in proportion to the whole numbers
+    A run shows one of `options` (compositions of events) of a unit, by a draw that depends on no
+    record: which candidate it tries, or whether the unit is among the records that learn or among
+    those that judge. The number of runs is drawn first, with P(k) in proportion to whole numbers,
 
         C(k + shape - 1, shape - 1),   k = 1 .. most,
 
@@ -423,15 +424,15 @@ class RandomStopping(Law):
     def slack(self) -> float:
         return self.most * max(_of_parts(option, "slack") for option in self.options)
 
-    def drawn(self, key: bytes) -> tuple[int, tuple[int, ...]]:
-        """How many runs there are, and which option each of `most` runs would take."""
+    def drawn(self, key: bytes, candidates: int) -> tuple[int, tuple[int, ...]]:
+        """How many runs there are, and which of so many candidates each of `most` would try."""
         from unisono.core.noise import Keystream, uniform_below
 
         stream, weights = Keystream(key), self.weights
         left, number = int(uniform_below(stream, sum(weights), 1)[0]), 0
         while left >= weights[number]:
             left, number = left - weights[number], number + 1
-        chosen = uniform_below(stream, len(self.options), self.most)
+        chosen = uniform_below(stream, candidates, self.most)
         return number + 1, tuple(map(int, chosen))
 
 

@@ -4,13 +4,19 @@ Where a random number of runs is made and the best is shown, what is paid is one
 them (`RandomStopping`), before the first. Each run then needs permissions and noise of its own, for
 the training and the score that it consists of. They come from a ledger in memory: it is opened with
 a draw of the grant that paid, so that there are no more of them than runs were paid for; its noise
-follows from that draw; and it grants what one of the options releases, once, and nothing else.
+follows from that draw; and it grants what such a run releases, once, and nothing else.
+
+Of a run that trains on some records and is judged by others, one record is in one of the two parts:
+neighbours differ in the training or in the scores. Which part it is in is drawn without looking at
+it, so the run is a mixture over that draw, and costs what the dearer part does (joint convexity):
+both parts are options of the event.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
-from unisono.core.costs import Cost, counted
+from unisono.core.costs import Cost, added, counted
 from unisono.core.events import Composed, Event
 from unisono.core.grant import Draw
 from unisono.core.ledger import Accountant, Ledger
@@ -36,16 +42,18 @@ class _Bought:
         return self._other.epsilon(history, relation, delta)
 
 
-def prepaid(draw: Draw, event: Event, cost: Cost) -> Ledger:
-    """The ledger of one run, which costs `cost`, one of the options of `event`; `draw` is a draw of
-    the grant that paid for such runs."""
+def prepaid(draw: Draw, event: Event, costs: Sequence[Cost]) -> Ledger:
+    """The ledger of one run; `draw` is a draw of the grant that paid for runs by `event`. The run
+    releases all of `costs`, each of which is one of the event's options: the caller answers for
+    their being of different records, so that a record is in one of them only."""
     parent: Ledger = draw.grant.ledger
-    if not event.noise.nested or cost[ITERATES] not in getattr(event.noise, "options", ()):
+    known = getattr(event.noise, "options", ())
+    if not costs or any(cost[ITERATES] not in known for cost in costs):
         raise GrantMisused(
             "this run is none of those that were paid for: name it among the options beforehand"
         )
     policy, delta = parent.policy, parent.policy.budget.delta
-    own = counted(cost, policy.unit, policy.relation)
+    own = counted(added(costs), policy.unit, policy.relation)
     exempt = tuple((v, Budget(math.inf, delta)) for v, seen in own.items() if seen.discloses)
     bought = [history for history in own.values() if not history.discloses]
     # The budget is not what limits it: a pure one stands for "what was bought".

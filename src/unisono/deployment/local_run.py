@@ -402,8 +402,8 @@ _ALL_LOST = (
     "paid stays spent: agree on the next edition"
 )
 _SCORES_LOST = (
-    "The scores were paid for and lost when the run was stopped, so nothing says which candidate is "
-    "the best: this is the first."
+    "The scores were paid for and lost when the run was stopped, so nothing says which candidate "
+    "is the best: this is the first."
 )
 
 

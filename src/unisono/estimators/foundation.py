@@ -76,7 +76,7 @@ _CLASSES = "classes"
 _UNLIMITED = 1e150  # whose squares are numbers still
 
 
-class Quoted(Exception):  # noqa: N818  (an answer, not an error)
+class Quoted(Exception):
     """What a fit would cost each viewer, by public facts alone; `alone` if nothing is released
     before it."""
 

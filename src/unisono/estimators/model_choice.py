@@ -8,15 +8,16 @@
     search.fit(X, y, parties=hospital)
     print(search.summary())
 
-A share of each party's records, drawn in secret, learns nothing and judges the candidates. Noise is
+A share of each party's records, drawn in secret, learns nothing and judges the candidates. A record
+is among those that learn or among those that judge, and never both, so that scores cost nothing in
+addition as long as they show no more of a record than training does (`core.prepaid`). Noise is
 calibrated so that the whole search keeps (epsilon, delta):
 
     "all"               Every candidate is fitted once; then ONE release has the noisy scores of all
                         of them, and the best is read off it. Everybody pays the composition of all
-                        fits and the scores, as ledgers add them up. Gaussian noise adds up in
-                        squares: 20 fits cost about 5 times one, not 20 times. Candidates that are
-                        functions of one release (ridges on the same noisy sums) share it: then only
-                        the scores are paid in addition.
+                        fits. Gaussian noise adds up in squares: 20 fits cost about 5 times one, not
+                        20 times. Candidates that are functions of one release (ridges on the same
+                        noisy sums) share it, and cost what one of them does.
     "random-stopping"   A secret random number of runs is made, each of a candidate that is drawn at
                         random, with a noisy score of its own; the best is shown, and nobody learns
                         what else ran, or how often (Papernot and Steinke 2022; Liu and Talwar 2019;
@@ -45,7 +46,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.core.certificate import Certificate, certify
 from unisono.core.costs import Cost, added
-from unisono.core.events import random_stopping
+from unisono.core.events import RandomStopping, random_stopping
 from unisono.core.grant import Grant
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget
@@ -66,6 +67,7 @@ from unisono.core.values import Private
 from unisono.core.words import did_you_mean
 from unisono.data import listed, numbers
 from unisono.data.order import order_key, secret_order
+from unisono.engines.payments import local_cost
 from unisono.errors import InvalidInput
 from unisono.estimators.classifiers import places_of
 from unisono.estimators.foundation import Quoted
@@ -84,6 +86,9 @@ ALL, RANDOM_STOPPING = "all", "random-stopping"
 METHODS = (ALL, RANDOM_STOPPING)
 # The number of runs grows with k + 1: few searches end after one or two.
 SHAPE = 2
+# Scores of all candidates get this part of epsilon: where fits have no exact curve, what is dearer
+# is found by Rényi bounds, which are up to a tenth above the exact one of Gaussian scores.
+_SCORES = 0.9
 
 
 @dataclass(frozen=True)
@@ -99,10 +104,15 @@ class _Plan(NamedTuple):
     what all of it costs together."""
 
     epsilon: float
-    runs: tuple[Cost, ...]
+    fits: tuple[Cost, ...]
     scores: Study
     groups: tuple[int, ...]  # by candidate, the first one with the same release
     total: Cost
+
+    @property
+    def together(self) -> Cost:
+        """All fits."""
+        return added(self.fits)
 
 
 class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
@@ -125,7 +135,6 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
     epsilon, delta : the budget of the whole search.
     method : "all" or "random-stopping", as this module explains.
     holdout : the share of each party's records that judges, and teaches nothing.
-    score_share : the part of what a run may show that pays for scores.
     most_runs : with "random-stopping", the largest number of runs; None: twice the candidates.
     scoring : "accuracy", or "brier" (1 minus the squared error of the true class's probability);
         regressions have 1 minus the squared error in units of half the target's range, at least 0.
@@ -149,7 +158,6 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         delta: float = 1e-5,
         method: str = ALL,
         holdout: float = 0.25,
-        score_share: float = 0.2,
         most_runs: int | None = None,
         scoring: str = "accuracy",
         ledger: Any = None,
@@ -157,8 +165,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
     ) -> None:
         self.estimator, self.candidates = estimator, candidates
         self.epsilon, self.delta, self.method = epsilon, delta, method
-        self.holdout, self.score_share = holdout, score_share
-        self.most_runs, self.scoring = most_runs, scoring
+        self.holdout, self.most_runs, self.scoring = holdout, most_runs, scoring
         self.ledger, self.random_state = ledger, random_state
 
     # ------------------------------------------------------------- fitting
@@ -172,6 +179,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         split = _split(models[0], membership(parties, len(X)), self.holdout, self.random_state)
         plan = self._planned(models, X, y, split)
         books = self._ledgers(split, plan, models[0])
+        plan = plan._replace(total=local_cost(plan.scores, plan.total, books))
         self.epsilon_of_one_fit_ = plan.epsilon
         if self.method == ALL:
             fitted, scores = self._fit_all(models, plan, X, y, split, books)
@@ -202,15 +210,17 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         split: "_Split",
         books: Sequence[Ledger],
     ) -> tuple[list[Any], np.ndarray]:
-        Ledger.check_all(books, plan.total)  # the whole search, before its first release
+        parts = [plan.together, plan.scores.cost]
+        grants = Ledger.authorize_all(books, plan.total, 1, _purpose(models))
+        pots = [prepaid(grant.draw(0), _one_of(parts, ITERATES), parts) for grant in grants]
         fitted: list[Any] = []
         for model, first in zip(models, plan.groups, strict=True):
-            own = _copied(model, plan.epsilon, self.delta, split.ledgers(books), self.random_state)
+            own = _copied(model, plan.epsilon, self.delta, split.ledgers(pots), self.random_state)
             if first < len(fitted):
                 own._released = fitted[first]._kept
             fitted.append(split.fitted(own, X, y))
         judged = np.stack([_scores(own, self.scoring, *split.judges(X, y)) for own in fitted], 1)
-        return fitted, _released_scores(plan.scores, judged, split, books)
+        return fitted, _released_scores(plan.scores, judged, split, pots)
 
     def _fit_at_random(
         self,
@@ -222,13 +232,15 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         books: Sequence[Ledger],
     ) -> tuple[int, Any, float]:
         """Pay for as many runs as there can be, draw how many there are, and keep the best."""
-        most, words = self._most(len(models)), f"search among {len(models)} candidates"
-        grants = Ledger.authorize_all(books, plan.total, most, words)
-        run = _one_of(plan.runs, ITERATES)
-        number, chosen = run.noise.__class__(run.noise.options, most, SHAPE).drawn(_lots(grants))
+        most, scores = self._most(len(models)), plan.scores.cost
+        grants = Ledger.authorize_all(books, plan.total, most, _purpose(models))
+        run = _one_of([*plan.fits, scores], ITERATES)
+        law = RandomStopping(run.noise.options, most, SHAPE)
+        number, chosen = law.drawn(_lots(grants), len(models))
         best: tuple[float, int, Any] | None = None
         for index, candidate in enumerate(chosen[:number]):
-            own = [prepaid(grant.draw(index), run, plan.runs[candidate]) for grant in grants]
+            parts = [plan.fits[candidate], scores]
+            own = [prepaid(grant.draw(index), run, parts) for grant in grants]
             ledgers = split.ledgers(own)
             model = _copied(models[candidate], plan.epsilon, self.delta, ledgers, self.random_state)
             split.fitted(model, X, y)
@@ -247,9 +259,13 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
 
         def tried(epsilon: float) -> tuple[_Plan, float]:
             plan = self._priced(models, epsilon, X, y, split)
-            return plan, _largest(plan.total, self._promised(plan, promise), promise)
+            viewers = self._promised(plan, promise)
+            whole = _largest(plan.total, viewers, promise)
+            if self.method == ALL and whole <= promise.epsilon:  # scores do not follow the fits
+                return plan, _largest(plan.together, viewers, promise)
+            return plan, whole
 
-        fits = len(models) if self.method == ALL else 4
+        fits = len(models) if self.method == ALL else 4  # what is saved by a good first guess
         found = largest_part(promise.epsilon, promise.epsilon / math.sqrt(fits), tried)
         if found is not None:
             return found[0]
@@ -264,42 +280,39 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
     ) -> _Plan:
         quotes = [split.quoted(model, epsilon, self.delta, X, y) for model in models]
         groups = tuple(_groups(models, quotes))
-        together = self.method == ALL
-        fits = len(set(groups)) if together else 1
-        share = math.sqrt(fits * self.score_share / (1 - self.score_share))
-        scores = _scores_study(
-            len(models) if together else 1,
-            Privacy(epsilon * share, self.delta, quotes[0].relation),
-            quotes[0],
-            split,
-        )
-        if together:
-            runs = tuple(quotes[first].cost for first in sorted(set(groups)))
-            return _Plan(epsilon, runs, scores, groups, added([*runs, scores.cost]))
-        if len(set(groups)) < len(groups):
+        every, kept = self.method == ALL, sorted(set(groups))
+        # Scores may show as much of a record as all fits do, or as one, where runs are single.
+        most = _SCORES * self.epsilon if every else epsilon
+        shown = Privacy(most, self.delta, quotes[0].relation)
+        scores = _scores_study(len(models) if every else 1, shown, quotes[0], split)
+        if every:
+            fits = tuple(quotes[first].cost for first in kept)
+            parts = [added(fits), scores.cost]
+            total = {viewer: _one_of(parts, viewer) * 1 for viewer in scores.cost}
+            return _Plan(epsilon, fits, scores, groups, total)
+        if len(kept) < len(groups):
             raise InvalidInput(
                 "some candidates are functions of one release, which random stopping would make "
                 'again for each: use method="all", which makes it once; nothing was spent'
             )
-        runs = tuple(added([quote.cost, scores.cost]) for quote in quotes)
-        most = self._most(len(models))
-        hidden = _sees_the_best_only(quotes)
+        fits = tuple(quote.cost for quote in quotes)
+        parts, runs, hidden = [*fits, scores.cost], self._most(len(models)), _best_only(quotes)
         total = {
-            viewer: random_stopping([run[viewer] for run in runs], most, SHAPE) * 1
+            viewer: random_stopping([part[viewer] for part in parts], runs, SHAPE) * 1
             if viewer in hidden
-            else _one_of(runs, viewer) * most
-            for viewer in runs[0]
+            else _one_of(parts, viewer) * runs
+            for viewer in scores.cost
         }
-        return _Plan(epsilon, runs, scores, groups, total)
+        return _Plan(epsilon, fits, scores, groups, total)
 
     def _promised(self, plan: _Plan, promise: Privacy) -> list[Viewer]:
         """To whom the promise is made: to whom one fit keeps its own, or, with random stopping, to
         whoever sees the best run only."""
         kept = [v for v, seen in plan.total.items() if not seen.discloses]
         if self.method == RANDOM_STOPPING:
-            kept = [v for v in kept if plan.total[v].parts[0][0].noise.size > 1]
+            kept = [v for v in kept if plan.total[v].parts[0][1] == 1]
         else:
-            one = plan.runs[0]
+            one = plan.fits[0]
             kept = [
                 v
                 for v in kept
@@ -346,9 +359,8 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
             )
         if len(models) < 2:
             raise InvalidInput(f"{len(models)} candidates: a choice needs two or more")
-        for name, share in (("holdout", self.holdout), ("score_share", self.score_share)):
-            if not (isinstance(share, float) and 0 < share < 1):
-                raise InvalidInput(f"{name} = {share!r}: it lies between 0 and 1")
+        if not (isinstance(self.holdout, float) and 0 < self.holdout < 1):
+            raise InvalidInput(f"holdout = {self.holdout!r}: it lies between 0 and 1")
         if self.scoring not in ("accuracy", "brier"):
             raise InvalidInput(f"scoring = {self.scoring!r}: choose accuracy or brier")
         if self.method == RANDOM_STOPPING and not 1 <= self._most(len(models)) <= 1000:
@@ -656,7 +668,7 @@ def _groups(models: Sequence[Any], quotes: Sequence[Quoted]) -> Iterator[int]:
             agreed,
             None if start is None else start.hash,
             # Ranges that are found on the way are another release, and not kept.
-            None if quote.alone and study.algorithm.rounds == 1 or _same(quote) else place,
+            None if (quote.alone and study.algorithm.rounds == 1) or _same(quote) else place,
         )
         yield known.setdefault(key, place)
 
@@ -666,12 +678,16 @@ def _same(quote: Quoted) -> bool:
     return quote.alone and not quote.plan.study.method.kind.afterwards
 
 
-def _one_of(runs: Sequence[Cost], viewer: Viewer) -> Any:
-    """One run, of whichever candidate: who sees it sees which it was."""
-    return random_stopping([run[viewer] for run in runs], 1)
+def _one_of(parts: Sequence[Cost], viewer: Viewer) -> Any:
+    """One run, in which a record is in one of these parts: it costs what the dearest does."""
+    return random_stopping([part[viewer] for part in parts], 1)
 
 
-def _sees_the_best_only(quotes: Sequence[Quoted]) -> frozenset[Viewer]:
+def _purpose(models: Sequence[Any]) -> str:
+    return f"search among {len(models)} candidates"
+
+
+def _best_only(quotes: Sequence[Quoted]) -> frozenset[Viewer]:
     """Who sees no run but the best. A party is told every iterate; where a trusted server asks it
     once in a run there is none."""
     once = all(

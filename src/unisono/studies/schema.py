@@ -154,7 +154,7 @@ class Search(Config):
         0.25, description="The share of each party's records that judges and is not learnt from."
     )
     score_share: Annotated[float, Field(gt=0, lt=1)] = Field(
-        0.2, description="The part of what the study may show that pays for the scores."
+        0.08, description="The part of what the study may show that pays for the scores."
     )
 
     @property

@@ -31,12 +31,14 @@ from unisono.core.study import Study
 from unisono.core.trust import Viewer
 from unisono.data.columns import NamedColumn
 from unisono.errors import InvalidInput
+from unisono.planning.verdicts import Grade
 from unisono.releases.together import largest_part
-from unisono.studies.build import Built, build_one
+from unisono.studies.build import Built, build_one, planned_grade
 from unisono.studies.schema import StudyFile, tried, unremembered
 from unisono.studies.stages import FIT, START, Found, SplitRecords, Stage, costs_of
 
 SCORES = "scores"
+DROWNED = 0.05  # of scores in [0, 1]: candidates seldom differ by more
 
 
 class Choice(NamedTuple):
@@ -113,12 +115,15 @@ class SearchBuilt(Built):
                 {
                     "model": own.file.model.name,
                     "algorithm": own.algorithm.name,
-                    **{k: v for section in ("model", "algorithm") for k, v in one[section].items()},
+                    "settings": {
+                        f"{section}.{name}": value
+                        for section, own_settings in one.items()
+                        for name, value in own_settings.items()
+                        if name != "name"
+                    },
                     "score": score,
                 }
-                for own, one, score in zip(
-                    self.candidates, search.overrides, scores, strict=True
-                )
+                for own, one, score in zip(self.candidates, search.overrides, scores, strict=True)
             ],
         }
 
@@ -168,9 +173,7 @@ def _with(file: StudyFile, files: Sequence[StudyFile], epsilon: float) -> Search
     candidates = tuple(build_one(unremembered(own, {"privacy": privacy})) for own in files)
     shared = _shared(candidates)
     share, fits = file.search.score_share, len(set(shared))
-    paid = Privacy(
-        epsilon * math.sqrt(fits * share / (1 - share)), privacy.delta, privacy.relation
-    )
+    paid = Privacy(epsilon * math.sqrt(fits * share / (1 - share)), privacy.delta, privacy.relation)
     facts = agree_facts(
         file.held_out,
         len(candidates),
@@ -235,6 +238,37 @@ def _kept(built: Built, epsilon: float) -> list[Viewer]:
     ]
 
 
+def plan_words(built: SearchBuilt) -> str:
+    """What a study says of its search beforehand."""
+    fits, number = len(set(built.shared)), len(built.candidates)
+    alike = "" if fits == number else f", of whom some share a release: {fits} are made"
+    return (
+        f"It is one of {number} candidates{alike}. Each is learnt for epsilon {built.epsilon:.3g}; "
+        f"the noisy scores of all, by {sum(built.file.held_out):,} records that none learns from, "
+        f"say which is taken. Two scores differ by noise of standard deviation {built.noise:.2g}. "
+        "The costs below are for all of it."
+    )
+
+
+def cannot_help(built: SearchBuilt) -> str:
+    """Why a search will not find a better model than the file's own would be with all of epsilon;
+    nothing where it may."""
+    if built.noise > DROWNED:
+        return (
+            f"noise of standard deviation {built.noise:.2g} between two scores drowns what "
+            "candidates usually differ by, so the choice is nearly blind"
+        )
+    alone = unremembered(built.candidates[0].file, {"search": None})
+    kind = built.candidates[0].algorithm
+    whole, part = (planned_grade(own, kind) for own in (alone, built.candidates[0].file))
+    if part is Grade.USELESS and whole is not Grade.USELESS:
+        return (
+            f"with epsilon {built.epsilon:.3g} for each candidate noise is predicted to drown what "
+            f"{kind.name} learns, and with all of epsilon it is not"
+        )
+    return ""
+
+
 def require_in_process(built: Built) -> None:
     """Refuse a search between machines, where nobody has shown yet that it runs."""
     if isinstance(built, SearchBuilt):
@@ -252,7 +286,8 @@ def searched_words(found: Mapping[str, Any]) -> list[str]:
         f"differ by noise of standard deviation {found['noise']:.2g}"
     ]
     for place, one in enumerate(found["candidates"], 1):
-        said = ", ".join(f"{k} {v}" for k, v in one.items() if k != "score")
+        own = [f"{name} = {value}" for name, value in one["settings"].items()]
+        said = ", ".join([f"{one['model']} by {one['algorithm']}", *own])
         score = "no score" if one["score"] is None else f"{one['score']:.4f}"
         lines.append(f"{'*' if place == found['chosen'] else ' '} {place:>3}  {score:>8}  {said}")
     lines.append(
@@ -266,6 +301,8 @@ __all__ = [
     "Choice",
     "SearchBuilt",
     "build_search",
+    "cannot_help",
+    "plan_words",
     "require_in_process",
     "searched_words",
     "stage_name",

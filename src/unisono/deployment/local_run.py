@@ -89,8 +89,8 @@ def prepare(place: RunPlace, ask: Ask = refuse) -> "LocalRun":
         keys = {name: found_key(_order(policies[name], file)) or keys[name] for name in file.names}
     for name, policy in policies.items():
         with explained(policy):
-            for own in built.candidates if isinstance(built, SearchBuilt) else [built]:
-                require_allowed(policy, own.file, own.study, name, built.costs, simulated)
+            for one in built.candidates if isinstance(built, SearchBuilt) else [built]:
+                require_allowed(policy, one.file, one.study, name, built.costs, simulated)
     # Whoever does not allow the study has not had a record read.
     records = {
         name: built.records(built.table(place.data[name]), name, keys[name]) for name in file.names

@@ -225,15 +225,16 @@ def _search(file: StudyFile) -> Iterator[Fault]:
         words = f"{number} candidates: a choice is among 2 to {_MOST_CANDIDATES}"
         yield place, f"{words}; list them as [[search.candidates]], or give a [search.grid]"
         return
-    reasons = {
-        ("data",): file.data.unknown and "bounds or values that are private",
-        ("data", "person"): file.data.person is not None and "persons",
-        ("data", "sizes"): file.data.sizes == "hidden" and "hidden sizes",
-        ("privacy", "unit"): file.privacy.unit is not Unit.RECORD and "a unit other than a record",
-        ("parties",): any(party.epsilon for party in file.parties) and "parties' own epsilons",
-    }
-    for where, words in reasons.items():
-        if words:
+    unit, own = file.privacy.unit, any(party.epsilon for party in file.parties)
+    reasons: list[tuple[bool, source.Place, str]] = [
+        (bool(file.data.unknown), ("data",), "bounds or values that are private"),
+        (file.data.person is not None, ("data", "person"), "persons"),
+        (file.data.sizes == "hidden", ("data", "sizes"), "hidden sizes"),
+        (unit is not Unit.RECORD, ("privacy", "unit"), "a unit other than a record"),
+        (own, ("parties",), "parties' own epsilons"),
+    ]
+    for so, where, words in reasons:
+        if so:
             yield where, f"{words} in a study with [search]: not offered; leave one of them out"
     if file.evaluation is not None and file.evaluation.epsilon is not None:
         words = "judges by records that chose the model, so it would be too good"
@@ -244,16 +245,16 @@ def _search(file: StudyFile) -> Iterator[Fault]:
             yield (*place, "holdout"), f"{words}: take a larger share"
     for count, override in enumerate(asked.overrides, 1):
         try:
-            own = tried(file, override)
+            candidate = tried(file, override)
         except (InvalidInput, ValidationError) as error:
             said = error if isinstance(error, InvalidInput) else _first_error(error)
             yield place, f"candidate {count}: {said}"
             continue
-        if not own.model_kind.predicts:
-            words = f"{own.model.name} predicts nothing that could be right or wrong"
+        if not candidate.model_kind.predicts:
+            words = f"{candidate.model.name} predicts nothing that could be right or wrong"
             yield place, f"candidate {count}: {words}: leave it out"
         elif override["model"] or override["algorithm"]:
-            for _, words in faults(own.model_copy(update={"search": None})):
+            for _, words in faults(candidate.model_copy(update={"search": None})):
                 yield place, f"candidate {count}: {words}"
 
 

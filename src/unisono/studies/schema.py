@@ -405,7 +405,9 @@ def tried(file: StudyFile, override: Mapping[str, Mapping[str, Any]]) -> StudyFi
         name = given.get("name", own.name)
         kept = own.model_dump(mode="json", include=own.model_fields_set)
         said = {**(kept if name == own.name else {}), **given, "name": name}
-        known = {AUTO: AutomaticAlgorithm, **sections} if section == "algorithm" else sections
+        known: dict[str, type[Config]] = dict(sections)
+        if section == "algorithm":
+            known[AUTO] = AutomaticAlgorithm
         if name not in known:
             hint = did_you_mean(str(name), known)
             raise InvalidInput(f"{section}.name = {name!r}: choose one of {', '.join(known)}{hint}")

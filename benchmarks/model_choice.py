@@ -5,7 +5,7 @@
 The default estimator gets all records and all of epsilon. `PrivateSearch` pays for every fit, the
 scores and the choice with the same epsilon, and keeps a quarter of the records to judge by:
 "all" against everybody, "random-stopping" against whoever sees the chosen model only. Simulated
-noise, seeds from 0, replace-one, unit record, one party; accuracy or R² on test parts that nobody
+noise, seeds from 0, zero-out, unit record, one party; accuracy or R² on test parts that nobody
 learnt from. Also: what 20 candidates cost, in multiples of one run.
 
 Adult is left out where UNISONO_DATA does not have it.
@@ -55,10 +55,13 @@ def classification(
 ) -> Table:
     """Logistic regression by default; other penalties and algorithms, and a network."""
     names = np.unique(data.train_labels)
-    default = PrivateLogisticRegression(bounds=data.bounds, classes=names)
+    default = PrivateLogisticRegression(bounds=data.bounds, classes=names, relation="zero-out")
     tried: list[dict[str, Any]] = [{}, *({"regularisation": r} for r in (1e-2, 1e-1))]
     tried += [{"algorithm": "output-perturbation", "regularisation": r} for r in (1e-2, 1e-1)]
-    tried += [{"estimator": PrivateClassifier(bounds=data.bounds, classes=names, hidden=hidden)}]
+    network = PrivateClassifier(
+        bounds=data.bounds, classes=names, hidden=hidden, relation="zero-out"
+    )
+    tried += [{"estimator": network}]
     rows = slice(0, most)
     train, labels = data.train[rows], data.train_labels[rows]
     return Table(train, labels, data.test, data.test_labels, epsilon, default, tried)
@@ -87,7 +90,7 @@ def regression(
 ) -> Table:
     """Least squares by default; ten penalties on the same noisy sums, and the default."""
     held = np.arange(len(X)) % 5 == 0
-    default = PrivateRidge(bounds=bounds, target_bounds=targets)
+    default = PrivateRidge(bounds=bounds, target_bounds=targets, relation="zero-out")
     sums = {"algorithm": "adaptive-statistics"}
     tried = [{}, sums, *({**sums, "regularisation": float(r)} for r in np.geomspace(1e-4, 1, 9))]
     return Table(X[~held], y[~held], X[held], y[held], epsilon, default, tried)

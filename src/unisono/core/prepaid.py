@@ -13,16 +13,49 @@ both parts are options of the event.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from unisono.core.costs import Cost, added, counted
-from unisono.core.events import Composed, Event
+from unisono.core.events import Composed, Event, random_stopping
 from unisono.core.grant import Draw
 from unisono.core.ledger import Accountant, Ledger
 from unisono.core.policy import Budget
-from unisono.core.trust import ITERATES, Relation
+from unisono.core.trust import FINAL_MODEL, ITERATES, NETWORK, PARTY, Relation, Trust, Viewer
 from unisono.errors import GrantMisused
+
+# The number of runs has a law that grows with k + 1: few searches end after one or two.
+SHAPE = 2
+UNPROVED = (
+    "a candidate samples records in secret, and no Rényi bound of that is known under this "
+    'relation, on which random stopping rests: use zero-out or add-or-remove, or {}"all"'
+)
+
+
+def one_of(parts: Sequence[Cost], viewer: Viewer) -> Event:
+    """One run, in which a record is in one of these parts: it costs what the dearest does."""
+    return random_stopping([part[viewer] for part in parts], 1)
+
+
+def stopping_cost(
+    parts: Sequence[Cost], most: int, hidden: Collection[Viewer]
+) -> dict[Viewer, Composed]:
+    """What a search by random stopping costs each viewer: who sees the best run only (`hidden`)
+    pays for that, everybody else for as many runs as there can be."""
+    return {
+        viewer: random_stopping([part[viewer] for part in parts], most, SHAPE) * 1
+        if viewer in hidden
+        else one_of(parts, viewer) * most
+        for viewer in parts[0]
+    }
+
+
+def sees_best_only(trust: Trust, one_round: bool) -> frozenset[Viewer]:
+    """Who sees no run but the best: whoever sees the final model. A party is told every iterate;
+    where a trusted server asks it once in a run, it is told none."""
+    if trust is Trust.TRUSTED_SERVER and one_round:
+        return frozenset({FINAL_MODEL, PARTY, NETWORK})
+    return frozenset({FINAL_MODEL})
 
 
 class _Bought:
@@ -64,4 +97,4 @@ def prepaid(draw: Draw, event: Event, costs: Sequence[Cost]) -> Ledger:
     return ledger
 
 
-__all__ = ["prepaid"]
+__all__ = ["SHAPE", "UNPROVED", "one_of", "prepaid", "sees_best_only", "stopping_cost"]

@@ -14,18 +14,22 @@ keeps its ledgers in memory and may be repeated at will.
 """
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.core.certificate import Certificate, certify
+from unisono.core.events import NOTHING, Composed
 from unisono.core.ledger import Ledger
 from unisono.core.outlook import Outlook, outlook
+from unisono.core.prepaid import one_of, prepaid
 from unisono.core.study import Party, Study
-from unisono.core.trust import Trust
+from unisono.core.trust import FINAL_MODEL, ITERATES, Trust, Viewer
 from unisono.core.values import Private
 from unisono.deployment.files import folder_for, save_result
 from unisono.deployment.job import Progress
@@ -37,7 +41,7 @@ from unisono.engines import compilation_cache
 from unisono.engines.driver import RunOutcome, drive
 from unisono.engines.in_process import IDEAL
 from unisono.engines.payments import paid_before, require_new
-from unisono.errors import BudgetExceeded, PrivacyViolation
+from unisono.errors import BudgetExceeded, GrantMisused, PrivacyViolation
 from unisono.runs.folder import CHECKPOINT, EVALUATION, PENDING, RESULT, STUDY, checkpoint_of, write
 from unisono.studies.build import Built, build
 from unisono.studies.clipped_people import warn_of_clipping
@@ -53,7 +57,7 @@ from unisono.studies.order import found_key, keep_key, new_key, simulated_key
 from unisono.studies.policy import require_allowed
 from unisono.studies.policy_file import PolicyFile
 from unisono.studies.schema import StudyFile
-from unisono.studies.search import SearchBuilt, stage_name
+from unisono.studies.search import Choice, SearchBuilt, stage_name
 from unisono.studies.stages import BOUNDS, FIT, START, Found, SplitRecords, Stage, costs_of
 from unisono.studies.stages import EVALUATION as EVALUATION_STAGE
 from unisono.studies.streamed import StreamedRecords
@@ -151,6 +155,9 @@ class LocalRun:
         """Learn, test and write everything down; returns the result."""
         compilation_cache.enable()
         if isinstance(self.built, SearchBuilt):
+            self._keep_order(books)
+            if self.built.at_random:
+                return self._search_at_random(self.built, books, follow)
             return self._search(self.built, books, follow)
         if self.built.bounds is None:
             return self._learn(books, follow, {})
@@ -233,7 +240,6 @@ class LocalRun:
         """Learn every candidate, release the scores, and keep the best."""
         folder, number = self.place.folder, len(built.stages)
         diary, budgets = RunLog(folder, number), Budgets(folder, list(built.study.cost), books)
-        self._keep_order(books)
         found: dict[str, Any] = {}
         shapes: dict[str, tuple[int, ...]] = {}
         opened = True
@@ -247,7 +253,103 @@ class LocalRun:
             diary.step(done + 1, None, answered=built.file.names, score=None, words=words)
         choice = built.choice(found) if opened else None
         place = 0 if choice is None else choice.best
-        chosen, value = built.candidates[place], built.value(place, found)
+        shape = shapes[stage_name(built.shared[place])]
+        return self._chosen(built, books, choice, built.value(place, found), shape)
+
+    def _search_at_random(
+        self, built: SearchBuilt, books: Mapping[str, Ledger], follow: Follow
+    ) -> dict[str, Any]:
+        """Pay for as many runs as there can be, make as many as were drawn, and show the best.
+
+        How many runs there are is drawn once: the lots lie beside the first party's ledger until
+        the end. A run of the study that was stopped makes all of them again, with fresh noise, and
+        pays for that against whoever sees iterates; of the runs that were lost nobody who sees the
+        final model has seen anything. Nothing that stays in the folder says how many there were.
+        """
+        assert built.file.search is not None
+        name, most = f"{self._name} search", built.file.search.most
+        key, seed = self._lots(built, name, books), self.place.seed
+        before = sum(one.startswith(name) for one in next(iter(books.values())).purposes())
+        purpose = name if not before else f"{name} again {before}"
+        grants = [
+            book.authorize(_again(cost, built.hidden) if before else cost, most, purpose, once=True)
+            for book, cost in zip(books.values(), built.costs, strict=True)
+        ]
+        Budgets(self.place.folder, list(built.study.cost), books).write()
+        law: Any = built.costs[0][FINAL_MODEL].parts[0][0].noise
+        number, lots = law.drawn(key, len(built.candidates))
+        best: tuple[float, int, RunOutcome] | None = None
+        for index, place in enumerate(lots[:number]):
+            follow(Progress(index, 0, f"run {index + 1}: candidate {place + 1}"))
+            pots = {
+                party: prepaid(
+                    grant.draw(index), one_of(parts, ITERATES), [parts[place], parts[-1]]
+                )
+                for party, grant, parts in zip(books, grants, built.parts, strict=True)
+            }
+            score, outcome = self._one_run(built, place, pots)
+            if best is None or score > best[0]:
+                best = (score, place, outcome)
+        assert best is not None
+        score, place, outcome = best
+        scores = tuple(score if one == place else None for one in range(len(built.candidates)))
+        shown = self._chosen(built, books, Choice(place, scores), outcome.value, outcome.shape)
+        if seed is None:
+            _lots_of(self.policies, built.file).unlink(missing_ok=True)
+        return shown
+
+    def _one_run(
+        self, built: SearchBuilt, place: int, pots: Mapping[str, Ledger]
+    ) -> tuple[float, RunOutcome]:
+        """One candidate, learnt and judged."""
+
+        def parties(columns: Callable[[Any], Any]) -> list[Party]:
+            return [
+                Party(name, Private(columns(self.records[name]), name), pot)
+                for name, pot in pots.items()
+            ]
+
+        found: dict[str, Any] = {}
+        for stage in built.stages_of(place):
+            own = parties(lambda records, one=stage: one.columns(records, found))
+            outcome = drive(stage.begun(found), own)
+            found[stage.name] = outcome.value
+        value, judged = outcome.value, built.judged
+        assert judged is not None
+        scored = parties(
+            lambda records: (built.score(place, value, records)[:, None].astype(np.float32),)
+        )
+        [score] = drive(judged, scored).value
+        return float(score), outcome
+
+    def _lots(self, built: SearchBuilt, name: str, books: Mapping[str, Ledger]) -> bytes:
+        """The secret by which lots are drawn, which an earlier process of this run has left."""
+        if self.place.seed is not None:
+            return simulated_key(self.place.seed, "lots")
+        place = _lots_of(self.policies, built.file)
+        key = found_key(place)
+        if key is None:
+            if any(name in book.purposes() for book in books.values()):
+                raise GrantMisused(
+                    "this edition of the study was paid for before, and how many runs were drawn "
+                    "is not known here: a study runs once; to run it again, agree on the next "
+                    "edition"
+                )
+            key = new_key()
+            keep_key(place, key)
+        return key
+
+    def _chosen(
+        self,
+        built: SearchBuilt,
+        books: Mapping[str, Ledger],
+        choice: Choice | None,
+        value: Any,
+        shape: tuple[int, ...],
+    ) -> dict[str, Any]:
+        """Write down the candidate that was taken, with the certificate of the whole search."""
+        folder = self.place.folder
+        chosen = built.candidates[0 if choice is None else choice.best]
         certificate = certify(
             chosen.study,
             books,
@@ -256,10 +358,9 @@ class LocalRun:
             costs=built.costs,
             file=built.file.hash,
         )
-        shape = shapes[stage_name(built.shared[place])]
         write_transcript(folder, chosen.study, shape, value, chosen.study.algorithm.rounds)
         shown = save_result(folder, chosen, value, 1, certificate, alone=True)
-        said = {"file": built.file.hash, "search": built.shown(choice)}
+        said: dict[str, Any] = {"file": built.file.hash, "search": built.shown(choice)}
         if choice is None:
             said["note"] = f"{_SCORES_LOST} {shown.get('note', '')}".strip()
         shown = RESULT.write(folder, shown | said)
@@ -378,7 +479,10 @@ class LocalRun:
 
     def _require_payable(self, books: Mapping[str, Ledger]) -> None:
         """Refuse a run that some ledger could not pay to its end, the test included."""
-        if any((self.place.folder / _saved(stage)).exists() for stage in self.built.stages):
+        saved = [self.place.folder / _saved(stage) for stage in self.built.stages]
+        if isinstance(self.built, SearchBuilt) and self.place.seed is None:
+            saved.append(_lots_of(self.policies, self.built.file))
+        if any(path.exists() for path in saved):
             return  # what is left of a run that goes on is checked where it is known
         for stage in self.built.stages:
             require_new(f"{self._name}{stage.suffix}", list(books.values()))
@@ -391,6 +495,16 @@ def _order(policy: PolicyFile, file: StudyFile) -> Path:
     """Where the secret order of a party's records is kept while the study runs: as private as the
     records, so beside their ledger."""
     return policy.ledger_path.with_suffix(f".{file.hash[:16]}.order")
+
+
+def _lots_of(policies: Mapping[str, PolicyFile], file: StudyFile) -> Path:
+    """Where the secret lots of a search lie while it runs: beside the first party's ledger."""
+    return policies[file.names[0]].ledger_path.with_suffix(f".{file.hash[:16]}.lots")
+
+
+def _again(cost: Mapping[Viewer, Composed], hidden: Collection[Viewer]) -> dict[Viewer, Composed]:
+    """What runs cost that are made again: who sees the best only has seen nothing yet."""
+    return {viewer: NOTHING if viewer in hidden else own for viewer, own in cost.items()}
 
 
 def _saved(stage: Stage) -> str:

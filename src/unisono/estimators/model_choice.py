@@ -46,29 +46,27 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.core.certificate import Certificate, certify
 from unisono.core.costs import Cost, added
-from unisono.core.events import RandomStopping, random_stopping
+from unisono.core.events import RandomStopping
 from unisono.core.grant import Grant
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget
-from unisono.core.prepaid import prepaid
+from unisono.core.prepaid import (
+    SHAPE,
+    UNPROVED,
+    one_of,
+    prepaid,
+    sees_best_only,
+    stopping_cost,
+)
 from unisono.core.privacy import Privacy
 from unisono.core.study import Party, Study
-from unisono.core.trust import (
-    FINAL_MODEL,
-    ITERATES,
-    NETWORK,
-    PARTY,
-    Relation,
-    Trust,
-    Viewer,
-    describe,
-)
+from unisono.core.trust import ITERATES, Relation, Viewer, describe
 from unisono.core.values import Private
 from unisono.core.words import did_you_mean
 from unisono.data import listed, numbers
 from unisono.data.order import order_key, secret_order
 from unisono.engines.payments import local_cost
-from unisono.errors import InvalidInput
+from unisono.errors import InvalidInput, UnknownEvent
 from unisono.estimators.classifiers import places_of
 from unisono.estimators.foundation import Quoted
 from unisono.estimators.members import (
@@ -84,11 +82,10 @@ from unisono.releases.together import largest_part
 
 ALL, RANDOM_STOPPING = "all", "random-stopping"
 METHODS = (ALL, RANDOM_STOPPING)
-# The number of runs grows with k + 1: few searches end after one or two.
-SHAPE = 2
 # Scores of all candidates get this part of epsilon: where fits have no exact curve, what is dearer
 # is found by Rényi bounds, which are up to a tenth above the exact one of Gaussian scores.
 _SCORES = 0.9
+_ADDED = 0.4  # of what all fits show, where scores are added to them
 
 
 @dataclass(frozen=True)
@@ -108,6 +105,7 @@ class _Plan(NamedTuple):
     scores: Study
     groups: tuple[int, ...]  # by candidate, the first one with the same release
     total: Cost
+    apart: bool = True  # whether a record is counted as in one part, fits or scores
 
     @property
     def together(self) -> Cost:
@@ -211,8 +209,12 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         books: Sequence[Ledger],
     ) -> tuple[list[Any], np.ndarray]:
         parts = [plan.together, plan.scores.cost]
-        grants = Ledger.authorize_all(books, plan.total, 1, _purpose(models))
-        pots = [prepaid(grant.draw(0), _one_of(parts, ITERATES), parts) for grant in grants]
+        if plan.apart:
+            grants = Ledger.authorize_all(books, plan.total, 1, _purpose(models))
+            pots = [prepaid(grant.draw(0), one_of(parts, ITERATES), parts) for grant in grants]
+        else:  # every fit pays for itself, if all of them can
+            Ledger.check_all(books, plan.total)
+            pots = list(books)
         fitted: list[Any] = []
         for model, first in zip(models, plan.groups, strict=True):
             own = _copied(model, plan.epsilon, self.delta, split.ledgers(pots), self.random_state)
@@ -234,7 +236,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         """Pay for as many runs as there can be, draw how many there are, and keep the best."""
         most, scores = self._most(len(models)), plan.scores.cost
         grants = Ledger.authorize_all(books, plan.total, most, _purpose(models))
-        run = _one_of([*plan.fits, scores], ITERATES)
+        run = one_of([*plan.fits, scores], ITERATES)
         law = RandomStopping(run.noise.options, most, SHAPE)
         number, chosen = law.drawn(_lots(grants), len(models))
         best: tuple[float, int, Any] | None = None
@@ -259,9 +261,14 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
 
         def tried(epsilon: float) -> tuple[_Plan, float]:
             plan = self._priced(models, epsilon, X, y, split)
+            if not _accountable(plan.total, promise):
+                if self.method == RANDOM_STOPPING:
+                    raise InvalidInput(f"{UNPROVED.format('method=')}; nothing was spent")
+                plan = self._priced(models, epsilon, X, y, split, apart=False)
             viewers = self._promised(plan, promise)
             whole = _largest(plan.total, viewers, promise)
-            if self.method == ALL and whole <= promise.epsilon:  # scores do not follow the fits
+            if plan.apart and self.method == ALL and whole <= promise.epsilon:
+                # Scores do not follow the fits.
                 return plan, _largest(plan.together, viewers, promise)
             return plan, whole
 
@@ -276,19 +283,31 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         )
 
     def _priced(
-        self, models: Sequence[Any], epsilon: float, X: Any, y: Any, split: "_Split"
+        self,
+        models: Sequence[Any],
+        epsilon: float,
+        X: Any,
+        y: Any,
+        split: "_Split",
+        apart: bool = True,
     ) -> _Plan:
+        """What one epsilon for a fit makes of the search. Not `apart`, where what is dearer, fits
+        or scores, is not known: then both are added up."""
         quotes = [split.quoted(model, epsilon, self.delta, X, y) for model in models]
         groups = tuple(_groups(models, quotes))
         every, kept = self.method == ALL, sorted(set(groups))
         # Scores may show as much of a record as all fits do, or as one, where runs are single.
         most = _SCORES * self.epsilon if every else epsilon
+        if not apart:
+            most = _ADDED * math.sqrt(len(kept)) * epsilon
         shown = Privacy(most, self.delta, quotes[0].relation)
         scores = _scores_study(len(models) if every else 1, shown, quotes[0], split)
         if every:
             fits = tuple(quotes[first].cost for first in kept)
             parts = [added(fits), scores.cost]
-            total = {viewer: _one_of(parts, viewer) * 1 for viewer in scores.cost}
+            if not apart:
+                return _Plan(epsilon, fits, scores, groups, added(parts), apart)
+            total = {viewer: one_of(parts, viewer) * 1 for viewer in scores.cost}
             return _Plan(epsilon, fits, scores, groups, total)
         if len(kept) < len(groups):
             raise InvalidInput(
@@ -297,12 +316,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
             )
         fits = tuple(quote.cost for quote in quotes)
         parts, runs, hidden = [*fits, scores.cost], self._most(len(models)), _best_only(quotes)
-        total = {
-            viewer: random_stopping([part[viewer] for part in parts], runs, SHAPE) * 1
-            if viewer in hidden
-            else _one_of(parts, viewer) * runs
-            for viewer in scores.cost
-        }
+        total = stopping_cost(parts, runs, hidden)
         return _Plan(epsilon, fits, scores, groups, total)
 
     def _promised(self, plan: _Plan, promise: Privacy) -> list[Viewer]:
@@ -678,25 +692,29 @@ def _same(quote: Quoted) -> bool:
     return quote.alone and not quote.plan.study.method.kind.afterwards
 
 
-def _one_of(parts: Sequence[Cost], viewer: Viewer) -> Any:
-    """One run, in which a record is in one of these parts: it costs what the dearest does."""
-    return random_stopping([part[viewer] for part in parts], 1)
-
-
 def _purpose(models: Sequence[Any]) -> str:
     return f"search among {len(models)} candidates"
 
 
 def _best_only(quotes: Sequence[Quoted]) -> frozenset[Viewer]:
-    """Who sees no run but the best. A party is told every iterate; where a trusted server asks it
-    once in a run there is none."""
+    """Who sees no run but the best."""
     once = all(
         quote.plan.study.algorithm.rounds == 1 and quote.plan.start is None and quote.alone
         for quote in quotes
     )
-    if quotes[0].trust is Trust.TRUSTED_SERVER and once:
-        return frozenset({FINAL_MODEL, PARTY, NETWORK})
-    return frozenset({FINAL_MODEL})
+    return sees_best_only(quotes[0].trust, once)
+
+
+def _accountable(total: Cost, promise: Privacy) -> bool:
+    """Whether what the search costs can be stated: of samples under replace-one pairs of
+    distributions are known, and no Rényi bounds, by which parts are compared."""
+    try:
+        for seen in total.values():
+            if not seen.discloses:
+                ACCOUNTANT.epsilon(seen, promise.relation, promise.delta)
+    except UnknownEvent:
+        return False
+    return True
 
 
 def _largest(total: Cost, viewers: Sequence[Viewer], promise: Privacy) -> float:

@@ -153,9 +153,26 @@ class Search(Config):
     holdout: Annotated[float, Field(gt=0, le=0.5)] = Field(
         0.25, description="The share of each party's records that judges and is not learnt from."
     )
-    score_share: Annotated[float, Field(gt=0, lt=1)] = Field(
-        0.08, description="The part of what the study may show that pays for the scores."
+    method: Literal["all", "random-stopping"] = Field(
+        "all",
+        description="Every candidate once, with all scores shown; or a secret random number of "
+        "runs, of which the best alone is shown: then epsilon is promised to whoever sees the "
+        "final model, and others pay for as many runs as there can be.",
     )
+    most_runs: Annotated[int, Field(ge=1, le=1000)] | None = Field(
+        None,
+        description='With "random-stopping", the largest number of runs; left out: twice the '
+        "candidates.",
+    )
+    score_share: Annotated[float, Field(gt=0, lt=1)] = Field(
+        0.08,
+        description='With "all", the part of what the study may show that pays for the scores.',
+    )
+
+    @property
+    def most(self) -> int:
+        """The largest number of runs."""
+        return 2 * len(self.overrides) if self.most_runs is None else self.most_runs
 
     @property
     def overrides(self) -> tuple[dict[str, dict[str, Any]], ...]:

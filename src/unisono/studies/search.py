@@ -13,6 +13,10 @@ stages together keep the study's promise, against everyone to whom one candidate
 it. Candidates that are functions of one release (`AlgorithmKind.afterwards`) share its stage.
 
 What is chosen is post-processing of what was released. Scores stand in the result, with noise.
+
+By "random-stopping" a run is one candidate's stages and a release of its score; how many runs there
+are, and of which candidates, is drawn once, and only the best is shown (`core.prepaid`). The file's
+epsilon is then promised to whoever sees the final model.
 """
 
 import math
@@ -26,11 +30,13 @@ import numpy as np
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.algorithms.held_out_scores import HELD_OUT_SCORES, JudgedModels, score_deviation
 from unisono.core.algorithm import agree_facts
+from unisono.core.events import Composed
+from unisono.core.prepaid import UNPROVED, sees_best_only, stopping_cost
 from unisono.core.privacy import Privacy
 from unisono.core.study import Study
 from unisono.core.trust import Viewer
 from unisono.data.columns import NamedColumn
-from unisono.errors import InvalidInput
+from unisono.errors import InvalidInput, UnknownEvent
 from unisono.planning.verdicts import Grade
 from unisono.releases.together import largest_part
 from unisono.studies.build import Built, build_one, planned_grade
@@ -45,7 +51,7 @@ class Choice(NamedTuple):
     """Which candidate was taken, and the noisy score of each."""
 
     best: int
-    scores: tuple[float, ...]
+    scores: tuple[float | None, ...]
 
 
 @dataclass(frozen=True)
@@ -59,27 +65,68 @@ class SearchBuilt(Built):
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
-        made: list[Stage] = []
-        for place, (own, first) in enumerate(zip(self.candidates, self.shared, strict=True)):
-            if first < place:
-                continue
-            before = f"{stage_name(place)}-{START}"
-            made += [
-                replace(one, name=before if one.name == START else stage_name(place))
-                for one in (replace(stage, begins_with=before) for stage in own.stages)
-                if one.name in (START, FIT)
-            ]
+        made = [
+            stage
+            for place, first in enumerate(self.shared)
+            if first == place
+            for stage in self.stages_of(place)
+        ]
         assert self.judged is not None
         return (*made, Stage(SCORES, self.judged, self._scores))
 
+    def stages_of(self, place: int) -> tuple[Stage, ...]:
+        """What one candidate releases."""
+        before = f"{stage_name(place)}-{START}"
+        return tuple(
+            replace(
+                stage,
+                begins_with=before,
+                name=before if stage.name == START else stage_name(place),
+            )
+            for stage in self.candidates[place].stages
+            if stage.name in (START, FIT)
+        )
+
+    @property
+    def at_random(self) -> bool:
+        return self.file.search is not None and self.file.search.method == "random-stopping"
+
+    @property
+    def costs(self) -> Sequence[Mapping[Viewer, Composed]]:
+        """What all of it shows of each party to each viewer, before anything is drawn."""
+        if not self.at_random:
+            return costs_of(self.stages)
+        assert self.file.search is not None
+        most = self.file.search.most
+        return [stopping_cost(parts, most, self.hidden) for parts in self.parts]
+
+    @property
+    def hidden(self) -> frozenset[Viewer]:
+        """Who sees no run but the best."""
+        once = all(len(own.stages) == own.study.algorithm.rounds == 1 for own in self.candidates)
+        return sees_best_only(self.file.trust.mode, once)
+
+    @cached_property
+    def parts(self) -> list[list[Mapping[Viewer, Composed]]]:
+        """For each party what a run may show of a record: one candidate's stages, or a score."""
+        assert self.judged is not None
+        columns = [costs_of(self.stages_of(place)) for place in range(len(self.candidates))]
+        return [list(own) for own in zip(*columns, self.judged.costs, strict=True)]
+
     def _scores(self, records: SplitRecords, found: Found) -> tuple[np.ndarray, ...]:
         """The score (m,) of each kept record by every candidate: (m, candidates), in [0, 1]."""
-        columns = []
-        for place, own in enumerate(self.candidates):
-            assert own.posed.score is not None
-            said = own.posed.score(own.study, self.value(place, found), own._encoded(records.kept))
-            columns.append(said if self.right_or_wrong else 1.0 - said)
+        columns = [
+            self.score(place, self.value(place, found), records)
+            for place in range(len(self.candidates))
+        ]
         return (np.stack(columns, axis=1).astype(np.float32),)
+
+    def score(self, place: int, value: Any, records: SplitRecords) -> np.ndarray:
+        """The score (m,) of each kept record by one candidate, in [0, 1]."""
+        own = self.candidates[place]
+        assert own.posed.score is not None
+        said = np.asarray(own.posed.score(own.study, value, own._encoded(records.kept)))
+        return said if self.right_or_wrong else 1.0 - said
 
     @property
     def right_or_wrong(self) -> bool:
@@ -104,6 +151,7 @@ class SearchBuilt(Built):
         assert search is not None
         scores = [None] * len(self.candidates) if choice is None else choice.scores
         return {
+            "method": search.method,
             "chosen": 1 if choice is None else choice.best + 1,
             "measure": "share of right predictions"
             if self.right_or_wrong
@@ -155,7 +203,12 @@ def build_search(file: StudyFile) -> SearchBuilt:
 
     def made(epsilon: float) -> tuple[SearchBuilt, float]:
         built = _with(file, files, epsilon)
-        return built, _spent(built, epsilon)
+        try:
+            return built, _spent(built, epsilon)
+        except UnknownEvent:
+            raise InvalidInput(
+                f"{file.source.where(('search', 'method'))}: {UNPROVED.format('method = ')}"
+            ) from None
 
     start = promise.epsilon / math.sqrt(len(files))
     found = largest_part(promise.epsilon, start, made)
@@ -172,16 +225,24 @@ def _with(file: StudyFile, files: Sequence[StudyFile], epsilon: float) -> Search
     privacy = file.privacy.model_copy(update={"epsilon": epsilon})
     candidates = tuple(build_one(unremembered(own, {"privacy": privacy})) for own in files)
     shared = _shared(candidates)
+    at_random = file.search.method == "random-stopping"
+    if at_random and len(set(shared)) < len(shared):
+        raise InvalidInput(
+            f"{file.source.where(('search', 'method'))}: some candidates are functions of one "
+            'release, which random stopping would make again for each: use method = "all"'
+        )
     share, fits = file.search.score_share, len(set(shared))
-    paid = Privacy(epsilon * math.sqrt(fits * share / (1 - share)), privacy.delta, privacy.relation)
+    part = 1.0 if at_random else math.sqrt(fits * share / (1 - share))
+    paid = Privacy(epsilon * part, privacy.delta, privacy.relation)
+    judged = 1 if at_random else len(candidates)
     facts = agree_facts(
         file.held_out,
-        len(candidates),
+        judged,
         file.trust.mode,
         minimum_parties=file.survivors,
         colluders=file.colluders,
     )
-    method = HELD_OUT_SCORES.method(JudgedModels(len(candidates)), paid)
+    method = HELD_OUT_SCORES.method(JudgedModels(judged), paid)
     first = candidates[0]
     return SearchBuilt(
         file,
@@ -216,8 +277,8 @@ def _shared(candidates: Sequence[Built]) -> tuple[int, ...]:
 def _spent(built: SearchBuilt, epsilon: float) -> float:
     """What all stages together cost, against those to whom one candidate keeps its promise."""
     privacy = built.file.privacy
-    kept = _kept(built.candidates[0], epsilon)
-    kinds = {id(cost): cost for cost in costs_of(built.stages)}.values()
+    kept = list(built.hidden) if built.at_random else _kept(built.candidates[0], epsilon)
+    kinds = {id(cost): cost for cost in built.costs}.values()
     return max(
         (
             ACCOUNTANT.epsilon(cost[viewer], privacy.relation, privacy.delta)
@@ -241,6 +302,16 @@ def _kept(built: Built, epsilon: float) -> list[Viewer]:
 def plan_words(built: SearchBuilt) -> str:
     """What a study says of its search beforehand."""
     fits, number = len(set(built.shared)), len(built.candidates)
+    if built.at_random:
+        assert built.file.search is not None
+        return (
+            f"It is the best of a secret random number of runs, at most {built.file.search.most}, "
+            f"each of one of {number} candidates that is drawn at random and learnt for epsilon "
+            f"{built.epsilon:.3g}, by noisy scores of {sum(built.file.held_out):,} records that "
+            f"none learns from (noise of standard deviation {built.noise:.2g} between two). Who "
+            "sees the final result sees the best run only; who sees intermediate results pays for "
+            "as many runs as there can be."
+        )
     alike = "" if fits == number else f", of whom some share a release: {fits} are made"
     return (
         f"It is one of {number} candidates{alike}. Each is learnt for epsilon {built.epsilon:.3g}; "
@@ -288,7 +359,7 @@ def searched_words(found: Mapping[str, Any]) -> list[str]:
     for place, one in enumerate(found["candidates"], 1):
         own = [f"{name} = {value}" for name, value in one["settings"].items()]
         said = ", ".join([f"{one['model']} by {one['algorithm']}", *own])
-        score = "no score" if one["score"] is None else f"{one['score']:.4f}"
+        score = "not shown" if one["score"] is None else f"{one['score']:.4f}"
         lines.append(f"{'*' if place == found['chosen'] else ' '} {place:>3}  {score:>8}  {said}")
     lines.append(
         "The score of the one that was taken is too good on average: it was taken for being large."

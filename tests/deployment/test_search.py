@@ -7,8 +7,9 @@ from typer.testing import CliRunner
 
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.cli import app
+from unisono.core.events import RandomStopping, composed_from_json
 from unisono.core.ledger import Ledger
-from unisono.core.trust import EVERYONE
+from unisono.core.trust import EVERYONE, FINAL_MODEL, ITERATES
 from unisono.deployment.job import agreement
 from unisono.deployment.local_run import LocalRun
 from unisono.errors import InvalidInput
@@ -166,3 +167,68 @@ def test_a_run_that_is_stopped_goes_on_and_pays_nothing_twice(tmp_path, monkeypa
     again = RUNNER.invoke(app, arguments)
     assert again.exit_code == 2
     assert "runs once" in again.output
+
+
+# ------------------------------------------------------------- random stopping
+
+AT_RANDOM = CANDIDATES.replace("[search]\n", '[search]\nmethod = "random-stopping"\n', 1)
+
+
+def test_at_random_the_promise_is_to_who_sees_the_final_model():
+    found = built(AT_RANDOM)
+    privacy = found.file.privacy
+    cost = found.costs[0]
+    spent = {v: ACCOUNTANT.epsilon(cost[v], privacy.relation, privacy.delta) for v in cost}
+    assert 0.95 * privacy.epsilon < spent[FINAL_MODEL] <= privacy.epsilon
+    assert all(spent[v] > privacy.epsilon for v in EVERYONE if v != FINAL_MODEL)
+    assert found.epsilon > built().epsilon  # each run gets more than by the composition of all
+    grid = '[search]\nmethod = "random-stopping"\n[search.grid]'
+    sharing = parse_study(REGRESSION.replace("[search.grid]", grid))
+    with pytest.raises(InvalidInput, match="functions of one release"):
+        build(sharing)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_lots_are_drawn_once_and_survive_a_restart(tmp_path, monkeypatch):
+    """Stopped in its second run: it goes on with the same lots, all runs are made again, and who
+    sees the final model pays once."""
+    study, data = tmp_path / "study.toml", tmp_path / "data"
+    study.write_text(text(AT_RANDOM))
+    data.mkdir()
+    for number, name in enumerate(NAMES):
+        write_records(data / f"{name}.csv", number)
+    arguments = ["run", str(study), "--data", str(data), "--budget", "30"]
+    one_run, drawn, runs, keys = LocalRun._one_run, RandomStopping.drawn, [], []
+
+    def lots(law, key, candidates):
+        keys.append(key)
+        assert drawn(law, key, candidates)[0] in range(1, 7)
+        return 3, (1, 2, 1, 0, 0, 0)
+
+    def stopped(self, found, place, pots):
+        runs.append(place)
+        if len(runs) == 2:
+            raise KeyboardInterrupt
+        return one_run(self, found, place, pots)
+
+    monkeypatch.setattr(RandomStopping, "drawn", lots)
+    monkeypatch.setattr(LocalRun, "_one_run", stopped)
+    assert RUNNER.invoke(app, arguments).exit_code != 0
+    assert list(data.glob("*.lots"))
+    shown = RUNNER.invoke(app, [*arguments, "--json"])
+    assert shown.exit_code == 0, shown.output
+    assert runs == [1, 2, 1, 2, 1]
+    assert keys[0] == keys[1]
+    assert not list(data.glob("*.lots"))
+    search = json.loads(shown.stdout)["result"]["search"]
+    assert [one["score"] is None for one in search["candidates"]].count(False) == 1
+    book = Ledger.open(data / f"{NAMES[0]}.ledger", ACCOUNTANT)
+    cost = built(AT_RANDOM).costs[0]
+    assert book.history(FINAL_MODEL) == cost[FINAL_MODEL]
+    assert book.history(ITERATES) == cost[ITERATES] * 2
+    stated = json.loads((tmp_path / "study.run" / "certificate.json").read_text())["events"]
+    for viewer in (FINAL_MODEL, ITERATES):  # who saw runs that were lost saw them
+        assert composed_from_json(stated[viewer]) == book.history(viewer)
+    book.close()
+    kept = [path.read_bytes() for path in (tmp_path / "study.run").iterdir() if path.is_file()]
+    assert not any(b"run 3" in content for content in kept)  # how many there were

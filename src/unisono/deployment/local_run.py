@@ -14,9 +14,10 @@ keeps its ledgers in memory and may be repeated at will.
 """
 
 import shutil
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ import numpy as np
 
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.core.certificate import Certificate, certify
+from unisono.core.costs import added
 from unisono.core.events import NOTHING, Composed
 from unisono.core.ledger import Ledger
 from unisono.core.outlook import Outlook, outlook
@@ -293,7 +295,11 @@ class LocalRun:
         assert best is not None
         score, place, outcome = best
         scores = tuple(score if one == place else None for one in range(len(built.candidates)))
-        shown = self._chosen(built, books, Choice(place, scores), outcome.value, outcome.shape)
+        choice, again = Choice(place, scores), [_again(cost, built.hidden) for cost in built.costs]
+        shown_of = [
+            added([cost, *[more] * before]) for cost, more in zip(built.costs, again, strict=True)
+        ]
+        shown = self._chosen(built, books, choice, outcome.value, outcome.shape, shown_of)
         if seed is None:
             _lots_of(self.policies, built.file).unlink(missing_ok=True)
         return shown
@@ -311,7 +317,7 @@ class LocalRun:
 
         found: dict[str, Any] = {}
         for stage in built.stages_of(place):
-            own = parties(lambda records, one=stage: one.columns(records, found))
+            own = parties(partial(stage.columns, found=found))
             outcome = drive(stage.begun(found), own)
             found[stage.name] = outcome.value
         value, judged = outcome.value, built.judged
@@ -346,8 +352,10 @@ class LocalRun:
         choice: Choice | None,
         value: Any,
         shape: tuple[int, ...],
+        costs: Sequence[Mapping[Viewer, Composed]] | None = None,
     ) -> dict[str, Any]:
-        """Write down the candidate that was taken, with the certificate of the whole search."""
+        """Write down the candidate that was taken, with the certificate of the whole search;
+        `costs` where more was shown than the study plans for."""
         folder = self.place.folder
         chosen = built.candidates[0 if choice is None else choice.best]
         certificate = certify(
@@ -355,7 +363,7 @@ class LocalRun:
             books,
             ACCOUNTANT,
             secure_sum=IDEAL if chosen.study.trust is Trust.SECURE_SUM else "",
-            costs=built.costs,
+            costs=built.costs if costs is None else costs,
             file=built.file.hash,
         )
         write_transcript(folder, chosen.study, shape, value, chosen.study.algorithm.rounds)

@@ -237,7 +237,8 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         most, scores = self._most(len(models)), plan.scores.cost
         grants = Ledger.authorize_all(books, plan.total, most, _purpose(models))
         run = one_of([*plan.fits, scores], ITERATES)
-        law = RandomStopping(run.noise.options, most, SHAPE)
+        options = tuple(part[ITERATES] for part in (*plan.fits, scores))
+        law = RandomStopping(options, most, SHAPE)
         number, chosen = law.drawn(_lots(grants), len(models))
         best: tuple[float, int, Any] | None = None
         for index, candidate in enumerate(chosen[:number]):

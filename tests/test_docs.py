@@ -210,6 +210,8 @@ def test_files_are_read(block):
             assert RecordSource.model_validate(section, strict=False)
         elif name == "evaluation":
             assert schema.Evaluation.model_validate(section, strict=False)
+        elif name == "search":
+            assert schema.Search.model_validate(section, strict=False).overrides
         elif name == "data":
             assert Frame(Schema.model_validate(section, strict=False)).names
         else:

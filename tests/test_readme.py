@@ -60,6 +60,7 @@ def test_public_names_exist_and_are_pinned():
         "Private",
         "PrivateGLM",
         "PrivateScaler",
+        "PrivateSearch",
         "RandomizedResponse",
         "Relation",
         "Result",

@@ -63,6 +63,7 @@ _PLACES = {
         "PrivacyWarning",
     ),
     "unisono.estimators.glm": ("PrivateGLM",),
+    "unisono.estimators.model_choice": ("PrivateSearch",),
     "unisono.mechanisms": ("MECHANISMS",),
     "unisono.models.fitted": ("FittedModel", "load"),
     "unisono.releases.algorithm": ("Algorithm",),

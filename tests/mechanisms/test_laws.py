@@ -18,6 +18,7 @@ from unisono.core.events import (
     bounded_sum,
     event_from_json,
     event_to_json,
+    random_stopping,
 )
 from unisono.core.kinds import LAWS, Drawing
 from unisono.core.release import noise_steps
@@ -37,19 +38,28 @@ def one_of(law):
         return NoNoise()
     if law.run:
         return law(3.0, rounds=2)
+    if law.nested:
+        return law((Event(MECHANISMS["gaussian"].unit(SCALE), BOUND) * 2,), 3)
     return MECHANISMS[law.kind].unit(SCALE)
+
+
+def event_of(law):
+    """An event with it; one that chooses has the unit and relations of what it chooses from."""
+    noise = one_of(law)
+    return random_stopping(noise.options, noise.most) if law.nested else Event(noise, BOUND)
 
 
 every_law = pytest.mark.parametrize("law", LAWS, ids=lambda law: law.kind)
 
 
 def test_the_set_of_laws_is_closed_and_complete():
-    """One class, one cost and one mechanism for each; what discloses needs no mechanism."""
+    """One class, one cost and one mechanism for each; what discloses needs no mechanism, and what
+    chooses among releases adds no noise of its own."""
     kinds = [law.kind for law in LAWS]
     assert len(set(kinds)) == len(kinds)
     assert set(COSTS) == set(LAWS)
     for law in LAWS:
-        if law.discloses:
+        if law.nested or law.discloses:
             with pytest.raises(UnknownEvent, match="no mechanism"):
                 mechanism_of(one_of(law))
         else:
@@ -59,7 +69,7 @@ def test_the_set_of_laws_is_closed_and_complete():
 
 @every_law
 def test_every_law_is_written_to_ledgers_by_its_kind(law):
-    event = Event(one_of(law), BOUND)
+    event = event_of(law)
     assert event_from_json(event_to_json(event)) == event
     assert event_to_json(event)["noise"]["kind"] == law.kind
 
@@ -75,13 +85,13 @@ def test_a_type_derived_from_a_law_is_no_law(law):
     forged = Forged(**one_of(law).__dict__)
     with pytest.raises(UnknownEvent, match="never free"):
         Event(forged, BOUND)
-    smuggled = Event(one_of(law), BOUND)
+    smuggled = event_of(law)
     object.__setattr__(smuggled, "noise", forged)
     with pytest.raises(UnknownEvent, match="no law of noise"):
         noise_steps(bytes(32), smuggled, SCALE.grid, (4,), 1)
     with pytest.raises(UnknownEvent, match="no mechanism"):
         tail(forged, 1, 0.05)
-    if law.discloses:
+    if not law.nested and law.discloses:
         return  # it may call itself what it likes: it costs everything
     for delta in (0.0, 1e-5):
         with pytest.raises(UnknownEvent, match="no accountant knows Forged"):
@@ -99,7 +109,7 @@ def test_the_deviation_is_that_of_what_is_drawn(law, dimension):
         with pytest.raises(InvalidInput, match="has no deviation"):
             one_of(law).deviation(dimension)
         with pytest.raises(UnknownEvent, match="cannot be added"):
-            noise_steps(bytes(32), Event(one_of(law), BOUND), SCALE.grid, (4,), 1)
+            noise_steps(bytes(32), event_of(law), SCALE.grid, (4,), 1)
         with pytest.raises(UnknownEvent, match="has no sampler"):
             one_of(law).steps(Drawing(bytes(32), 1.0, (4,), 4, 1))
         return
@@ -113,7 +123,7 @@ def test_the_deviation_is_that_of_what_is_drawn(law, dimension):
 
 @every_law
 def test_shares_are_drawn_of_laws_that_have_them_only(law):
-    event = Event(one_of(law), BOUND)
+    event = event_of(law)
     if law.shared:
         authorised = {"gap": 0.5, "shares": 3}  # what shares of this law must state, if anything
         stated = {f: v for f, v in authorised.items() if f in event.noise.__dict__}

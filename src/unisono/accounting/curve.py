@@ -182,6 +182,10 @@ class PrivacyCurve:
             return renyi.epsilon(_ORDERS, self._renyi, delta)
         return pld.compose(self._mixed(delta)).epsilon(delta).upper
 
+    def ideal_delta(self, epsilon: float) -> float:
+        """Delta of the laws that were meant, whatever gap and slack what was drawn has."""
+        return self._delta(epsilon)
+
     def _delta(self, epsilon: float) -> float:
         if self._mu is not None:
             return gaussian.delta(epsilon, self._mu)

@@ -11,13 +11,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from unisono.accounting import integer_noise, renyi, sampling_without_replacement
+from unisono.accounting import (
+    integer_noise,
+    random_stopping,
+    renyi,
+    sampling_without_replacement,
+)
 from unisono.accounting.laplace_pairs import continuous_epsilon, discrete_laplace_pair
 from unisono.accounting.pairs import Pair, PurePair
 from unisono.accounting.shift_pairs import GaussianPair, LaplacePair
 from unisono.accounting.shift_pairs import Relation as PairRelation
 from unisono.accounting.theorems import amplify_by_sampling
 from unisono.core.events import (
+    Composed,
     DiscreteGaussian,
     Event,
     Everyone,
@@ -28,6 +34,7 @@ from unisono.core.events import (
     NormNoise,
     Poisson,
     RandomizedResponse,
+    RandomStopping,
     Selection,
     Skellam,
     WithoutReplacement,
@@ -38,6 +45,8 @@ from unisono.errors import UndefinedRelation, UnknownEvent
 
 # The bound for fixed-size subsets sums over all orders below; beyond this one it takes seconds.
 _LARGEST_SUBSET_ORDER = 128
+# Where a privacy profile is asked for a trade-off function: any points give a valid one.
+_PROFILE = np.concatenate([[0.0], np.geomspace(4e-3, 12, 24)])
 # Without sampling a pair knows how far apart two values are, whatever the relation.
 _DISTANCE: PairRelation = "add-or-remove"
 
@@ -195,6 +204,63 @@ def _response_epsilon(event: Event, relation: Relation) -> float:
     return event.noise.size
 
 
+def _stopping_mu(event: Event, relation: Relation) -> float | None:
+    """That of the worst option, where there is one run and all options are Gaussian."""
+    law = event.noise
+    assert isinstance(law, RandomStopping)
+    mus = [_option_mu(option, relation) for option in law.options]
+    known = [mu for mu in mus if mu is not None]
+    return max(known) if law.most == 1 and len(known) == len(mus) else None
+
+
+def _option_mu(option: Composed, relation: Relation) -> float | None:
+    found = [(gaussian_mu(event, relation), count) for event, count in option.parts]
+    squares = [count * mu * mu for mu, count in found if mu is not None]
+    if len(squares) < len(found):
+        return None
+    return math.sqrt(math.fsum(squares)) * (1 + 2.0**-50)
+
+
+def _stopping_pure(event: Event, relation: Relation) -> float | None:
+    law, total = event.noise, []
+    assert isinstance(law, RandomStopping)
+    for option in law.options:
+        found = [(sampled_pure_epsilon(one, relation), count) for one, count in option.parts]
+        known = [count * epsilon for epsilon, count in found if epsilon is not None]
+        if len(known) < len(found):
+            return None
+        total.append(math.fsum(known))
+    return max(total) + random_stopping.pure_growth(law.weights, max(total))
+
+
+def _stopping_curve(event: Event, relation: Relation, orders: np.ndarray) -> np.ndarray | None:
+    """See `random_stopping`. Gap and slack of the options are counted by whoever asks: here they
+    are those of the laws that were meant."""
+    law, curves = event.noise, []
+    assert isinstance(law, RandomStopping)
+    for option in law.options:
+        found = [(renyi_curve(one, relation, orders), count) for one, count in option.parts]
+        known = [(curve, count) for curve, count in found if curve is not None]
+        if len(known) < len(found):
+            return None
+        curves.append(renyi.compose([curve for curve, _ in known], [n for _, n in known]))
+    own: np.ndarray = np.max(curves, axis=0)
+    return own + random_stopping.growth(orders, law.weights, _trade_off(law, relation))
+
+
+def _trade_off(law: RandomStopping, relation: Relation) -> random_stopping.Curve:
+    """That of one run."""
+    mus = [_option_mu(option, relation) for option in law.options]
+    known = [mu for mu in mus if mu is not None]
+    if len(known) == len(mus):
+        return random_stopping.gaussian_trade_off(max(known))
+    from unisono.accounting.curve import PrivacyCurve  # which asks for what stands here
+
+    curves = [PrivacyCurve(option, relation) for option in dict.fromkeys(law.options)]
+    deltas = [[curve.ideal_delta(float(epsilon)) for epsilon in _PROFILE] for curve in curves]
+    return random_stopping.supported_trade_off(_PROFILE, np.max(deltas, axis=0))
+
+
 _GAUSSIAN = Cost(mu=_ratio, pair=_gaussian_pair, curve=_gaussian_curve)
 COSTS: dict[type[Law], Cost] = {
     Gaussian: _GAUSSIAN,
@@ -203,6 +269,7 @@ COSTS: dict[type[Law], Cost] = {
     NormNoise: Cost(pure=_ratio),
     Selection: Cost(pure=_ratio),
     RandomizedResponse: Cost(pure=_response_epsilon),
+    RandomStopping: Cost(mu=_stopping_mu, pure=_stopping_pure, curve=_stopping_curve),
     Skellam: Cost(curve=_skellam_curve),
     DiscreteGaussian: Cost(curve=_discrete_gaussian_curve),
     NoNoise: Cost(),

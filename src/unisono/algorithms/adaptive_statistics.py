@@ -113,6 +113,7 @@ ADAPTIVE_STATISTICS = AlgorithmKind(
     build,
     sends="noisy sums of products of all records' columns",
     laws={"regression": UtilityLaw(17.3, 1.46, 2.76, 3.55)},
+    afterwards=("regularisation",),
 )
 
 __all__ = ["ADAPTIVE_STATISTICS", "NORM", "AdaptiveStatisticsConfig"]

@@ -37,7 +37,7 @@ MechanismName = StrEnum(  # type: ignore[misc]
     {
         law.kind.replace("-", "_").upper(): law.kind
         for law in LAWS
-        if not (law.discloses or law.run)
+        if not (law.run or law.nested or law.discloses)
     },
 )
 _PICTURES = (".png", ".pdf", ".svg")

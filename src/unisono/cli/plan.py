@@ -98,6 +98,8 @@ def plan(
             from unisono.studies.file import load_study
 
             file = load_study(study)
+            if file.search is not None:
+                _say_of_search(file)
             if _has_intervals(file):
                 from unisono.cli.plan_widths import width_plan, write_widths
 
@@ -132,6 +134,23 @@ def plan(
         _answer(request, unit, plot, json)
     for text in dict.fromkeys(str(one.message) for one in caught):
         warn(text)
+
+
+def _say_of_search(file: "StudyFile") -> None:
+    """What is compared below is one model with all of epsilon: whether a search would do better."""
+    from unisono.studies.build import build
+    from unisono.studies.search import SearchBuilt, cannot_help
+
+    built = build(file)
+    assert isinstance(built, SearchBuilt)
+    if words := cannot_help(built):
+        warn(f"a search cannot help here: {words}; leave [search] out")
+        return
+    warn(
+        f"the plan is for one model with all of epsilon; the study searches among "
+        f"{len(built.candidates)} candidates, each for epsilon {built.epsilon:.3g}, and noise of "
+        f"standard deviation {built.noise:.2g} lies between two of their scores"
+    )
 
 
 def _has_intervals(file: "StudyFile") -> bool:

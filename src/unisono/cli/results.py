@@ -38,6 +38,10 @@ def result_text(shown: Document) -> str:
         rest["ranges that were paid for"] = _ranges(rest.pop("private_bounds"))
     if "private_values" in rest:
         rest["values that were paid for"] = _values(rest.pop("private_values"))
+    if "search" in rest:
+        from unisono.studies.search import searched_words
+
+        rest["chosen"] = "\n    ".join(searched_words(rest.pop("search")))
     for key, said in _KINDS.items():
         if key in rest and "failed" not in rest:
             words, hidden = said(rest)

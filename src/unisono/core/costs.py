@@ -18,6 +18,7 @@ from unisono.core.events import (
     canonical,
     compose,
     composed_to_json,
+    random_stopping,
 )
 from unisono.core.policy import Policy
 from unisono.core.trust import EVERYONE, Relation, Unit, Viewer
@@ -120,6 +121,13 @@ def counted_again(cost: Mapping[Viewer, Composed], policy: Policy) -> dict[Viewe
 
 def _for_unit(event: Event, unit: Unit, relation: Relation) -> Event:
     own = event.sensitivity
+    if event.noise.nested and own.unit is not unit:  # what it chooses from is counted so
+
+        def each(option: Composed) -> Composed:
+            return compose(_for_unit(one, unit, relation) * times for one, times in option.parts)
+
+        law: Any = event.noise
+        return random_stopping(map(each, law.options), law.most, law.shape)
     if own.unit is not unit:
         if _LARGER.index(own.unit) < _LARGER.index(unit):
             raise InvalidInput(

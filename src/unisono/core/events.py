@@ -9,7 +9,7 @@ counted twice.
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -26,6 +26,7 @@ from unisono.core.kinds import (
     NormNoise,
     Poisson,
     RandomizedResponse,
+    RandomStopping,
     Sampler,
     Selection,
     Skellam,
@@ -50,6 +51,7 @@ __all__ = [
     "Noise",
     "NormNoise",
     "Poisson",
+    "RandomStopping",
     "RandomizedResponse",
     "Sampler",
     "Selection",
@@ -64,6 +66,7 @@ __all__ = [
     "event_from_json",
     "event_to_json",
     "positive",
+    "random_stopping",
     "releases_of",
 ]
 
@@ -82,6 +85,14 @@ class Event:
             raise InvalidInput(
                 f"{self.sampler} in a run of releases that are one event: no proof of "
                 "amplification is known for it; use Everyone"
+            )
+        if self.noise.nested and (self.sensitivity, self.sampler) != (
+            _sensitivity_of(self.noise),
+            Everyone(),
+        ):
+            raise InvalidInput(
+                "random stopping has the unit and the relations of what it chooses from, and no "
+                "sampler: make the event with random_stopping(...)"
             )
 
     def __mul__(self, count: int) -> "Composed":
@@ -159,6 +170,24 @@ def releases_of(event: Event) -> int:
     return getattr(event.noise, "rounds", 1)
 
 
+def random_stopping(options: Iterable[Composed], most: int, shape: int = 1) -> Event:
+    """The best of a random number of runs, each of which releases one of these (see the law)."""
+    law = RandomStopping(tuple(options), most, shape)
+    return Event(law, _sensitivity_of(law))
+
+
+def _sensitivity_of(law: Any) -> Sensitivity:
+    """Unit and relations of all that is chosen from. What moves is which run is the best: at most
+    from one to another."""
+    events = [event for option in law.options for event, _ in option.parts]
+    units = {event.sensitivity.unit for event in events}
+    if len(units) > 1:
+        raise InvalidInput(f"runs that hide {' and '.join(sorted(units))}: choose among one kind")
+    shared = [r for r in Relation if all(r in event.sensitivity.relations for event in events)]
+    once = {r.replace("-", "_"): Distance(linf=1.0) for r in shared}
+    return Sensitivity(units.pop(), **once)
+
+
 def _counted(event: Event, count: int) -> Composed:
     """One event, `count` times, both known to be valid: the hot path of every ledger."""
     composed = object.__new__(Composed)
@@ -176,25 +205,41 @@ def compose(histories: Iterable[Composed]) -> Composed:
 
 # ----------------------------------------------------------------------- JSON
 
-_NOISE_KINDS: dict[str, type] = {law.kind: law for law in LAWS}
-_SAMPLER_KINDS: dict[str, type] = {
+
+def _nested(law: type[Noise]) -> Callable[..., Any]:
+    """A law that is read from a document in which options are documents too."""
+
+    def read(options: Iterable[Any], **fields: Any) -> Any:
+        return law(tuple(composed_from_json(one) for one in options), **fields)  # type: ignore[call-arg]
+
+    return read
+
+
+_NOISE_KINDS: dict[str, Callable[..., Any]] = {
+    law.kind: _nested(law) if law.nested else law for law in LAWS
+}
+_SAMPLER_KINDS: dict[str, Callable[..., Any]] = {
     "everyone": Everyone,
     "poisson": Poisson,
     "without-replacement": WithoutReplacement,
 }
-_KIND_NAMES = {cls: name for kinds in (_NOISE_KINDS, _SAMPLER_KINDS) for name, cls in kinds.items()}
+_KIND_NAMES: dict[Any, str] = {law: law.kind for law in LAWS} | {
+    cls: name for name, cls in _SAMPLER_KINDS.items()
+}
 
 
 def _tagged(value: Any) -> dict[str, Any]:
     """What is not known of a law is left out, as in documents from before it was asked."""
-    fields = dataclasses.asdict(value)
+    fields = {one.name: getattr(value, one.name) for one in dataclasses.fields(value)}
+    if getattr(value, "nested", False):
+        fields["options"] = [composed_to_json(one) for one in value.options]
     return {
         "kind": _KIND_NAMES[type(value)],
         **{name: field for name, field in fields.items() if field is not None},
     }
 
 
-def _untag(document: Mapping[str, Any], kinds: Mapping[str, type]) -> Any:
+def _untag(document: Mapping[str, Any], kinds: Mapping[str, Callable[..., Any]]) -> Any:
     fields = dict(document)
     kind = fields.pop("kind", None)
     if kind not in kinds:

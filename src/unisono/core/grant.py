@@ -128,6 +128,11 @@ class Grant(_Uncopyable):
         """A secret uniform order of places, the same for the grant."""
         return permutation(Keystream(derive(self._secret, "places")), slots)
 
+    def lot(self) -> bytes:
+        """A secret for a drawing of lots that is no release, the same for the grant."""
+        self._here()
+        return derive(self._secret, "lot")
+
     def _draw(self, index: int, public: bytes, record: int | None) -> "Draw":
         if index < self._next:
             raise GrantMisused(

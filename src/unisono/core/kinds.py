@@ -8,7 +8,7 @@ laws is closed (`LAWS`): each carries a proof, and an unknown one is refused.
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from unisono.core.sensitivity import positive
 from unisono.errors import GrantMisused, InvalidInput, UnknownEvent
@@ -40,6 +40,7 @@ class Law:
     bounded. An `additive` law is drawn and added to a vector; a `shared` one may be drawn in
     shares, which add up to it; an `independent` one has independent noise in each coordinate.
     One that `discloses` hides nothing. A `run` is the noise of several releases that are one event.
+    A `nested` law is no noise of its own: it says how other releases were chosen from.
     """
 
     kind: ClassVar[str]
@@ -49,6 +50,7 @@ class Law:
     independent: ClassVar[bool] = True
     discloses: ClassVar[bool] = False
     run: ClassVar[bool] = False
+    nested: ClassVar[bool] = False
 
     @property
     def size(self) -> float:
@@ -362,6 +364,82 @@ class NoNoise(Law):
         return 0.0
 
 
+@dataclass(frozen=True)
+class RandomStopping(Law):
+    """The best of a secret random number of runs, by a score that each of them releases with what
+    it found; nobody sees the other runs, nor how many there were.
+
+    A run shows one of `options` (compositions of events) of a unit, by a draw that depends on no
+    record: which candidate it tries, or whether the unit is among the records that learn or among
+    those that judge. The number of runs is drawn first, with P(k) in proportion to whole numbers,
+
+        C(k + shape - 1, shape - 1),   k = 1 .. most,
+
+    which is the negative binomial law of Papernot and Steinke (2022) with its parameter γ at 0, cut
+    off at `most`: uniform for shape 1, growing with k for more. With `most` = 1 it is one run.
+    """
+
+    options: tuple[Any, ...]
+    most: int
+    shape: int = 1
+    kind: ClassVar[str] = "random-stopping"
+    norm: ClassVar[str] = "linf"
+    additive: ClassVar[bool] = False
+    nested: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "options", tuple(self.options))
+        positive(most=self.most, shape=self.shape)
+        if type(self.most) is not int or type(self.shape) is not int or self.shape > 4:
+            raise InvalidInput(
+                f"most = {self.most!r}, shape = {self.shape!r}: whole numbers, the shape at most 4"
+            )
+        if self.most > 1_000:
+            raise InvalidInput(f"most = {self.most!r} runs: at most 1000 are accounted for")
+        parts = [part for option in self.options for part, _ in option.parts]
+        if not self.options or not all(option.parts for option in self.options):
+            raise InvalidInput("random stopping among nothing: name what each run may release")
+        if any(part.noise.nested for part in parts):
+            raise InvalidInput("random stopping within random stopping: no proof is known for it")
+
+    @property
+    def size(self) -> float:
+        return float(self.most)
+
+    @property
+    def weights(self) -> tuple[int, ...]:
+        """P(k), k = 1 .. most, in whole numbers that are in proportion to it."""
+        return tuple(math.comb(k + self.shape - 1, self.shape - 1) for k in range(1, self.most + 1))
+
+    @property
+    def discloses(self) -> bool:  # type: ignore[override]
+        return any(option.discloses for option in self.options)
+
+    @property
+    def gap(self) -> float:
+        """That of all runs, if each is the worst."""
+        return self.most * max(_of_parts(option, "gap") for option in self.options)
+
+    @property
+    def slack(self) -> float:
+        return self.most * max(_of_parts(option, "slack") for option in self.options)
+
+    def drawn(self, key: bytes, candidates: int) -> tuple[int, tuple[int, ...]]:
+        """How many runs there are, and which of so many candidates each of `most` would try."""
+        from unisono.core.noise import Keystream, uniform_below
+
+        stream, weights = Keystream(key), self.weights
+        left, number = int(uniform_below(stream, sum(weights), 1)[0]), 0
+        while left >= weights[number]:
+            left, number = left - weights[number], number + 1
+        chosen = uniform_below(stream, candidates, self.most)
+        return number + 1, tuple(map(int, chosen))
+
+
+def _of_parts(option: Any, name: str) -> float:
+    return math.fsum(count * getattr(event.noise, name) for event, count in option.parts)
+
+
 # Exactly these types: a subclass of one of them has another law, and no proof.
 LAWS: tuple[type[Law], ...] = (
     Gaussian,
@@ -372,6 +450,7 @@ LAWS: tuple[type[Law], ...] = (
     Skellam,
     RandomizedResponse,
     Selection,
+    RandomStopping,
     NoNoise,
 )
 Noise = Law

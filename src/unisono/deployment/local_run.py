@@ -14,18 +14,24 @@ keeps its ledgers in memory and may be repeated at will.
 """
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.core.certificate import Certificate, certify
+from unisono.core.costs import added
+from unisono.core.events import NOTHING, Composed
 from unisono.core.ledger import Ledger
 from unisono.core.outlook import Outlook, outlook
+from unisono.core.prepaid import one_of, prepaid
 from unisono.core.study import Party, Study
-from unisono.core.trust import Trust
+from unisono.core.trust import FINAL_MODEL, ITERATES, Trust, Viewer
 from unisono.core.values import Private
 from unisono.deployment.files import folder_for, save_result
 from unisono.deployment.job import Progress
@@ -37,7 +43,7 @@ from unisono.engines import compilation_cache
 from unisono.engines.driver import RunOutcome, drive
 from unisono.engines.in_process import IDEAL
 from unisono.engines.payments import paid_before, require_new
-from unisono.errors import BudgetExceeded, PrivacyViolation
+from unisono.errors import BudgetExceeded, GrantMisused, PrivacyViolation
 from unisono.runs.folder import CHECKPOINT, EVALUATION, PENDING, RESULT, STUDY, checkpoint_of, write
 from unisono.studies.build import Built, build
 from unisono.studies.clipped_people import warn_of_clipping
@@ -53,6 +59,7 @@ from unisono.studies.order import found_key, keep_key, new_key, simulated_key
 from unisono.studies.policy import require_allowed
 from unisono.studies.policy_file import PolicyFile
 from unisono.studies.schema import StudyFile
+from unisono.studies.search import Choice, SearchBuilt, stage_name
 from unisono.studies.stages import BOUNDS, FIT, START, Found, SplitRecords, Stage, costs_of
 from unisono.studies.stages import EVALUATION as EVALUATION_STAGE
 from unisono.studies.streamed import StreamedRecords
@@ -88,7 +95,8 @@ def prepare(place: RunPlace, ask: Ask = refuse) -> "LocalRun":
         keys = {name: found_key(_order(policies[name], file)) or keys[name] for name in file.names}
     for name, policy in policies.items():
         with explained(policy):
-            require_allowed(policy, file, built.study, name, built.costs, simulated)
+            for one in built.candidates if isinstance(built, SearchBuilt) else [built]:
+                require_allowed(policy, one.file, one.study, name, built.costs, simulated)
     # Whoever does not allow the study has not had a record read.
     records = {
         name: built.records(built.table(place.data[name]), name, keys[name]) for name in file.names
@@ -148,6 +156,11 @@ class LocalRun:
     def run(self, books: Mapping[str, Ledger], follow: Follow) -> dict[str, Any]:
         """Learn, test and write everything down; returns the result."""
         compilation_cache.enable()
+        if isinstance(self.built, SearchBuilt):
+            self._keep_order(books)
+            if self.built.at_random:
+                return self._search_at_random(self.built, books, follow)
+            return self._search(self.built, books, follow)
         if self.built.bounds is None:
             return self._learn(books, follow, {})
         rounds = self.built.study.algorithm.rounds
@@ -219,6 +232,148 @@ class LocalRun:
                 diary.say(words)
                 follow(Progress(study.algorithm.rounds, study.algorithm.rounds, words))
         (folder / PENDING).unlink(missing_ok=True)
+        for policy in self.policies.values():
+            _order(policy, built.file).unlink(missing_ok=True)
+        return shown
+
+    def _search(
+        self, built: SearchBuilt, books: Mapping[str, Ledger], follow: Follow
+    ) -> dict[str, Any]:
+        """Learn every candidate, release the scores, and keep the best."""
+        folder, number = self.place.folder, len(built.stages)
+        diary, budgets = RunLog(folder, number), Budgets(folder, list(built.study.cost), books)
+        found: dict[str, Any] = {}
+        shapes: dict[str, tuple[int, ...]] = {}
+        opened = True
+        for done, stage in enumerate(built.stages):
+            words = f"{stage.name}: {stage.study.algorithm.name}"
+            follow(Progress(done, number, words))
+            outcome = self._stage(stage, books, found)
+            found |= {stage.name: outcome.value, f"{stage.name} state": outcome.state}
+            shapes[stage.name], opened = outcome.shape, bool(outcome.opened)
+            budgets.write()
+            diary.step(done + 1, None, answered=built.file.names, score=None, words=words)
+        choice = built.choice(found) if opened else None
+        place = 0 if choice is None else choice.best
+        shape = shapes[stage_name(built.shared[place])]
+        return self._chosen(built, books, choice, built.value(place, found), shape)
+
+    def _search_at_random(
+        self, built: SearchBuilt, books: Mapping[str, Ledger], follow: Follow
+    ) -> dict[str, Any]:
+        """Pay for as many runs as there can be, make as many as were drawn, and show the best.
+
+        How many runs there are is drawn once: the lots lie beside the first party's ledger until
+        the end. A run of the study that was stopped makes all of them again, with fresh noise, and
+        pays for that against whoever sees iterates; of the runs that were lost nobody who sees the
+        final model has seen anything. Nothing that stays in the folder says how many there were.
+        """
+        assert built.file.search is not None
+        name, most = f"{self._name} search", built.file.search.most
+        key, seed = self._lots(built, name, books), self.place.seed
+        before = sum(one.startswith(name) for one in next(iter(books.values())).purposes())
+        purpose = name if not before else f"{name} again {before}"
+        grants = [
+            book.authorize(_again(cost, built.hidden) if before else cost, most, purpose, once=True)
+            for book, cost in zip(books.values(), built.costs, strict=True)
+        ]
+        Budgets(self.place.folder, list(built.study.cost), books).write()
+        law: Any = built.costs[0][FINAL_MODEL].parts[0][0].noise
+        number, lots = law.drawn(key, len(built.candidates))
+        best: tuple[float, int, RunOutcome] | None = None
+        for index, place in enumerate(lots[:number]):
+            follow(Progress(index, 0, f"run {index + 1}: candidate {place + 1}"))
+            pots = {
+                party: prepaid(
+                    grant.draw(index), one_of(parts, ITERATES), [parts[place], parts[-1]]
+                )
+                for party, grant, parts in zip(books, grants, built.parts, strict=True)
+            }
+            score, outcome = self._one_run(built, place, pots)
+            if best is None or score > best[0]:
+                best = (score, place, outcome)
+        assert best is not None
+        score, place, outcome = best
+        scores = tuple(score if one == place else None for one in range(len(built.candidates)))
+        choice, again = Choice(place, scores), [_again(cost, built.hidden) for cost in built.costs]
+        shown_of = [
+            added([cost, *[more] * before]) for cost, more in zip(built.costs, again, strict=True)
+        ]
+        shown = self._chosen(built, books, choice, outcome.value, outcome.shape, shown_of)
+        if seed is None:
+            _lots_of(self.policies, built.file).unlink(missing_ok=True)
+        return shown
+
+    def _one_run(
+        self, built: SearchBuilt, place: int, pots: Mapping[str, Ledger]
+    ) -> tuple[float, RunOutcome]:
+        """One candidate, learnt and judged."""
+
+        def parties(columns: Callable[[Any], Any]) -> list[Party]:
+            return [
+                Party(name, Private(columns(self.records[name]), name), pot)
+                for name, pot in pots.items()
+            ]
+
+        found: dict[str, Any] = {}
+        for stage in built.stages_of(place):
+            own = parties(partial(stage.columns, found=found))
+            outcome = drive(stage.begun(found), own)
+            found[stage.name] = outcome.value
+        value, judged = outcome.value, built.judged
+        assert judged is not None
+        scored = parties(
+            lambda records: (built.score(place, value, records)[:, None].astype(np.float32),)
+        )
+        [score] = drive(judged, scored).value
+        return float(score), outcome
+
+    def _lots(self, built: SearchBuilt, name: str, books: Mapping[str, Ledger]) -> bytes:
+        """The secret by which lots are drawn, which an earlier process of this run has left."""
+        if self.place.seed is not None:
+            return simulated_key(self.place.seed, "lots")
+        place = _lots_of(self.policies, built.file)
+        key = found_key(place)
+        if key is None:
+            if any(name in book.purposes() for book in books.values()):
+                raise GrantMisused(
+                    "this edition of the study was paid for before, and how many runs were drawn "
+                    "is not known here: a study runs once; to run it again, agree on the next "
+                    "edition"
+                )
+            key = new_key()
+            keep_key(place, key)
+        return key
+
+    def _chosen(
+        self,
+        built: SearchBuilt,
+        books: Mapping[str, Ledger],
+        choice: Choice | None,
+        value: Any,
+        shape: tuple[int, ...],
+        costs: Sequence[Mapping[Viewer, Composed]] | None = None,
+    ) -> dict[str, Any]:
+        """Write down the candidate that was taken, with the certificate of the whole search;
+        `costs` where more was shown than the study plans for."""
+        folder = self.place.folder
+        chosen = built.candidates[0 if choice is None else choice.best]
+        certificate = certify(
+            chosen.study,
+            books,
+            ACCOUNTANT,
+            secure_sum=IDEAL if chosen.study.trust is Trust.SECURE_SUM else "",
+            costs=built.costs if costs is None else costs,
+            file=built.file.hash,
+        )
+        write_transcript(folder, chosen.study, shape, value, chosen.study.algorithm.rounds)
+        shown = save_result(folder, chosen, value, 1, certificate, alone=True)
+        said: dict[str, Any] = {"file": built.file.hash, "search": built.shown(choice)}
+        if choice is None:
+            said["note"] = f"{_SCORES_LOST} {shown.get('note', '')}".strip()
+        shown = RESULT.write(folder, shown | said)
+        if self.test is not None and "failed" not in shown:
+            EVALUATION.write(folder, chosen.judge(value, *self.test))
         for policy in self.policies.values():
             _order(policy, built.file).unlink(missing_ok=True)
         return shown
@@ -332,7 +487,10 @@ class LocalRun:
 
     def _require_payable(self, books: Mapping[str, Ledger]) -> None:
         """Refuse a run that some ledger could not pay to its end, the test included."""
-        if any((self.place.folder / _saved(stage)).exists() for stage in self.built.stages):
+        saved = [self.place.folder / _saved(stage) for stage in self.built.stages]
+        if isinstance(self.built, SearchBuilt) and self.place.seed is None:
+            saved.append(_lots_of(self.policies, self.built.file))
+        if any(path.exists() for path in saved):
             return  # what is left of a run that goes on is checked where it is known
         for stage in self.built.stages:
             require_new(f"{self._name}{stage.suffix}", list(books.values()))
@@ -347,6 +505,16 @@ def _order(policy: PolicyFile, file: StudyFile) -> Path:
     return policy.ledger_path.with_suffix(f".{file.hash[:16]}.order")
 
 
+def _lots_of(policies: Mapping[str, PolicyFile], file: StudyFile) -> Path:
+    """Where the secret lots of a search lie while it runs: beside the first party's ledger."""
+    return policies[file.names[0]].ledger_path.with_suffix(f".{file.hash[:16]}.lots")
+
+
+def _again(cost: Mapping[Viewer, Composed], hidden: Collection[Viewer]) -> dict[Viewer, Composed]:
+    """What runs cost that are made again: who sees the best only has seen nothing yet."""
+    return {viewer: NOTHING if viewer in hidden else own for viewer, own in cost.items()}
+
+
 def _saved(stage: Stage) -> str:
     return CHECKPOINT if stage.name == FIT else checkpoint_of(stage.name)
 
@@ -354,6 +522,10 @@ def _saved(stage: Stage) -> str:
 _ALL_LOST = (
     "every round was paid for and lost when the run was stopped, so nothing was learnt; what was "
     "paid stays spent: agree on the next edition"
+)
+_SCORES_LOST = (
+    "The scores were paid for and lost when the run was stopped, so nothing says which candidate "
+    "is the best: this is the first."
 )
 
 

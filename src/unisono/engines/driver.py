@@ -61,13 +61,14 @@ Watch = Callable[[int, Any, str], None]
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """What came of a run: the result, how many rounds were opened, the shape of a message, and
-    what was seen by whom."""
+    """What came of a run: the result, how many rounds were opened, the shape of a message, what was
+    seen by whom, and the server's last state."""
 
     value: Any
     opened: int
     shape: tuple[int, ...]
     transcript: Transcript
+    state: Any = None
 
 
 def drive(
@@ -131,7 +132,8 @@ def drive(
             watch(piece.stop, carry[0], "")
     work.read()
     value = jax.tree.map(np.asarray, study.algorithm.result(carry[0]))
-    return RunOutcome(value, int(np.count_nonzero(carry[2])), work.shape, work.transcript)
+    number = int(np.count_nonzero(carry[2]))
+    return RunOutcome(value, number, work.shape, work.transcript, carry[0])
 
 
 def in_pieces(study: Study, state: Any) -> bool:

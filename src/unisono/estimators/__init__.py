@@ -16,6 +16,7 @@ here, and not scikit-learn, which takes 50 MB.
 from unisono.estimators.bayesian import BayesianLinearRegression, BayesianLogisticRegression
 from unisono.estimators.classifiers import PrivateLinearSVC, PrivateLogisticRegression
 from unisono.estimators.glm import PrivateGLM
+from unisono.estimators.model_choice import PrivateSearch
 from unisono.estimators.networks import PrivateClassifier, PrivateRegressor
 from unisono.estimators.ridge import PrivateRidge
 from unisono.estimators.search import Selected, private_search
@@ -41,6 +42,7 @@ __all__ = [
     "PrivateLogisticRegression",
     "PrivateRegressor",
     "PrivateRidge",
+    "PrivateSearch",
     "RepeatedFits",
     "Selected",
     "UnboundedFeatures",

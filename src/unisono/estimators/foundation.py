@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -76,6 +76,41 @@ _CLASSES = "classes"
 _UNLIMITED = 1e150  # whose squares are numbers still
 
 
+class Quoted(Exception):
+    """What a fit would cost each viewer, by public facts alone; `alone` if nothing is released
+    before it."""
+
+    def __init__(
+        self, cost: Cost, facts: Facts, trust: Trust, relation: Relation, alone: bool, plan: FitPlan
+    ) -> None:
+        super().__init__("a fit that was asked for its price only")
+        self.cost, self.facts, self.trust = cost, facts, trust
+        self.relation, self.alone, self.plan = relation, alone, plan
+
+
+class Released(NamedTuple):
+    """What a fit has released, for others that need nothing more."""
+
+    result: Result
+    study: Study
+
+    def seen_by(self, study: Study) -> Result:
+        """What a study that releases the same makes of it: post-processing."""
+        if study.hash == self.study.hash:
+            return self.result
+        import jax
+
+        from unisono.core.algorithm import Aggregate
+
+        facts, own = study.facts, study.algorithm
+        [opened] = [m for m in self.result.transcript.messages if m.name == "sum"]
+        there = np.ones(facts.parties, bool)
+        total = np.asarray(opened.value) * own.grid(facts, study.trust)
+        sums = Aggregate(total, facts.parties, float(sum(facts.records)), there)
+        server = own.merge(own.init(facts)[0], sums)
+        return replace(self.result, value=jax.tree.map(np.asarray, own.result(server)))
+
+
 class PrivateEstimator(BaseEstimator):
     """Parameters, checks and the run; subclasses know the algorithm and the labels."""
 
@@ -101,6 +136,11 @@ class PrivateEstimator(BaseEstimator):
     _declared: Declared | None = None  # how the columns of frames are read
     _without_ledger = False  # whether it was pickled, and so parted from its ledger
     _model: str  # what study files call it
+    _quoting = False  # whether `fit` only says what it would cost (`Quoted`)
+    _released: "Released | None" = None  # what an equal fit has released already
+    _keeping = False  # whether what is released is kept, as `_kept`
+    _kept: "Released | None" = None
+    _afterwards: tuple[str, ...] = ()  # parameters that act on what was released, if on anything
 
     def __sklearn_clone__(self) -> Any:
         """An unfitted copy that shares the ledger, and the count of fits made without one."""
@@ -113,6 +153,7 @@ class PrivateEstimator(BaseEstimator):
     def __getstate__(self) -> dict[str, Any]:
         """What is pickled: the model without its ledger, whose secrets are no part of it."""
         state = dict(super().__getstate__())
+        state.pop("_kept", None)  # all that was released, which a model is not
         if self.ledger is not None or hasattr(self, "certificate_"):
             state |= {"ledger": None, "_without_ledger": True}
         if "statements_" in state and WITHOUT_LEDGER not in state["statements_"]:
@@ -266,6 +307,11 @@ class PrivateEstimator(BaseEstimator):
         studies += [plan.study] if plan.start is None else [plan.start, plan.study]
         records = self._held(records, studies)
         costs = [plan.cost] if first is None else [first.study.cost, plan.cost]
+        if self._quoting:
+            raise Quoted(added(costs), facts, trust, relation, first is None, plan)
+        if self._released is not None:
+            self._state(self._scale(features), self._released.result.certificate, [], 0.0)
+            return self._released.seen_by(plan.study), plan
         ledgers = self._ledgers(records, added(costs), budget, relation)
 
         if plan.study.algorithm.by_company(facts) and isinstance(records, FitRecords):
@@ -306,6 +352,8 @@ class PrivateEstimator(BaseEstimator):
         if records.group is not None:
             _warn_of_cut(plan.study, records.names, columns, result.value)
         self._state(scale, certificate, ledgers, paid)
+        if self._keeping:
+            self._kept = Released(result, plan.study)
         return result, plan
 
     def _held(self, records: Records, studies: list[Study]) -> Records:
@@ -641,5 +689,7 @@ __all__ = [
     "PRIVATE",
     "PrivateEstimator",
     "PrivateLinear",
+    "Quoted",
+    "Released",
     "unknown_bounds",
 ]

@@ -72,6 +72,7 @@ class PrivateRidge(RegressorMixin, ScoredEstimator):
         ),
     )
     _model = "linear-regression"
+    _afterwards = ("regularisation",)
     algorithm: str
     regularisation: float | None
     rounds: int | None

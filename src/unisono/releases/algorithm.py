@@ -204,7 +204,9 @@ class AlgorithmKind:
     problem over rows of a public scale, where nobody says otherwise. `earlier(config, problem)` is
     the stage that it begins with, if any. `own_epsilons`: parties may have epsilons of their own,
     since each makes all of the noise of what it sends. `printed` is its noise as a publication has
-    it, for configurations with a field `published`, and no others.
+    it, for configurations with a field `published`, and no others. `afterwards` are the settings
+    that act on what was released and on nothing else, in algorithms of one round: studies that
+    differ in them alone can share a release (see `Method.released`).
     """
 
     name: str
@@ -226,6 +228,7 @@ class AlgorithmKind:
     earlier: Callable[[Any, Any], Earlier | None] = _nothing_earlier
     own_epsilons: bool = False
     printed: Publication | None = None
+    afterwards: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if (self.printed is not None) != issubclass(self.config, PublishedConfig):
@@ -287,6 +290,13 @@ class Method:
     def earlier(self) -> Earlier | None:
         """The stage that it begins with, if any."""
         return self.kind.earlier(self.config, self.problem)
+
+    @property
+    def released(self) -> "Method":
+        """The method whose settings leave out what acts on what was released only: where two are
+        equal, one release serves both."""
+        update = dict.fromkeys(self.kind.afterwards)
+        return replace(self, config=self.config.model_copy(update=update)) if update else self
 
     def bind(self, facts: Facts, trust: Trust) -> engine.PricedAlgorithm:
         """The algorithm as engines run it: resolved, priced and built for one study."""

@@ -11,6 +11,7 @@ The parts are priced as always, and ledgers add up what they cost without knowin
 few public numbers, so that all machines find the same one.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
@@ -60,6 +61,33 @@ def together(
     return made
 
 
+def largest_part(
+    whole: float, start: float, tried: Callable[[float], tuple[First, float]]
+) -> tuple[First, float] | None:
+    """For many alike parts of one promise: what `tried` makes of the largest epsilon of a part with
+    which all parts together cost no more than `whole`, to about 2 %, and that epsilon. `tried` also
+    says what they cost; costs are nearly in proportion. Epsilons have four digits, so that all
+    machines find the same. None where no epsilon is small enough.
+    """
+    low, high, found, guess = 0.0, math.inf, None, min(start, whole)
+    for _ in range(_PARTS):
+        epsilon = float(f"{guess:.4g}")
+        made, cost = tried(epsilon)
+        if cost <= whole:
+            low, found = epsilon, (made, epsilon)
+            if cost >= 0.98 * whole or epsilon >= whole:
+                return found
+        else:
+            high = epsilon
+        if found is not None and high / low < 1.005:
+            return found
+        towards = epsilon * whole / max(cost, 1e-9) * 0.995
+        between = low < towards < high
+        guess = towards if between else (low + high) / 2 if math.isfinite(high) else 2 * epsilon
+        guess = min(guess, whole)
+    return found
+
+
 def _both(first: Costs, rest: Costs) -> Costs:
     """What both show of each party; parties that pay alike share one."""
     pairs = list(zip(first, rest, strict=True))
@@ -91,4 +119,4 @@ def _fits(history: Composed, promise: Privacy) -> bool:
     return ACCOUNTANT.fits(history, promise.relation, promise.epsilon, promise.delta)
 
 
-__all__ = ["together"]
+__all__ = ["largest_part", "together"]

@@ -79,10 +79,38 @@ def _blocks(reading: RunReading) -> Sequence[Block]:
         ]
     for key, draw in _KINDS.items():
         if key in result:
-            return [*draw(reading, result), *_paid_ranges(result)]
+            return [*_searched(result), *draw(reading, result), *_paid_ranges(result)]
     return [
         Text("This kind of result has no picture; here it is as it was written."),
         Code("result.json", _indented(result)),
+    ]
+
+
+def _searched(result: Mapping[str, Any]) -> list[Block]:
+    """What a search tried, and which it took."""
+    found = result.get("search")
+    if not found:
+        return []
+    rows = [
+        [
+            f"{place}{' (taken)' if place == found['chosen'] else ''}",
+            f"{one['model']} by {one['algorithm']}",
+            ", ".join(f"{name} = {value}" for name, value in one["settings"].items()) or "-",
+            "-" if one["score"] is None else f"{one['score']:.3f}",
+        ]
+        for place, one in enumerate(found["candidates"], 1)
+    ]
+    words = (
+        f"This model is one of {len(rows)} candidates, each learnt for epsilon "
+        f"{found['epsilon_of_one']:.3g}. It was taken by noisy scores ({found['measure']}) on "
+        f"{found['judges']:,} records that none of them learnt from; noise alone makes two scores "
+        f"differ by about {found['noise']:.2g}. What the certificate states is for all of them, "
+        "the scores and the choice together."
+    )
+    return [
+        Text(words),
+        ReportGrid("What was tried", ["candidate", "model", "settings", "noisy score"], rows),
+        Text("The score of the one that was taken is too good on average.", "note"),
     ]
 
 

@@ -431,6 +431,15 @@ def planned_grade(file: StudyFile, kind: AlgorithmKind) -> Grade | None:
 
 def build(file: StudyFile) -> Built:
     """The study that the file describes; what the algorithm refuses is an error of the file."""
+    if file.search is not None:
+        from unisono.studies.search import build_search  # which builds each of its candidates
+
+        return build_search(file)
+    return build_one(file)
+
+
+def build_one(file: StudyFile) -> Built:
+    """As `build`, of the file's own model and algorithm, whatever it searches."""
     kind, reason = _placed(file, ("algorithm",), file.algorithm.name, lambda: chosen(file))
     own = [number for number, party in enumerate(file.parties) if party.epsilon is not None]
     for number in own[:1]:

@@ -18,6 +18,7 @@ from unisono.planning.noise import ROUGH, SWAMPED, Noise, weights_in_words
 from unisono.planning.verdicts import Grade
 from unisono.studies.build import Built, planned_grade
 from unisono.studies.schema import StudyFile
+from unisono.studies.search import SearchBuilt, cannot_help
 from unisono.studies.source import Place
 from unisono.studies.template import small_delta
 
@@ -55,6 +56,7 @@ def dangers(built: Built, epsilons: dict[str, float], noise: Noise) -> list[Dang
         *_crowd(built),
         *_failures(built),
         *_noise(built, noise),
+        *_search(built),
         *_weights(built),
         *_rounds(built),
         *_algorithm(built),
@@ -170,6 +172,13 @@ def _failures(built: Built) -> Iterator[Danger]:
         words = f"{built.algorithm.name} is paid for at once: a party whose process stops cannot "
         words += "go on with this run"
         yield Danger("note", words, "let it run without interruption", ("algorithm", "name"))
+
+
+def _search(built: Built) -> Iterator[Danger]:
+    """A choice that costs more than it can find."""
+    if isinstance(built, SearchBuilt) and (words := cannot_help(built)):
+        remedy = "leave [search] out, so that one model gets all of epsilon; or fewer candidates"
+        yield Danger("warning", f"a search cannot help here: {words}", remedy, ("search",))
 
 
 def _noise(built: Built, noise: Noise) -> Iterator[Danger]:

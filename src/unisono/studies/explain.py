@@ -19,6 +19,7 @@ from unisono.planning.noise import Noise, noise_of
 from unisono.studies.build import Built, build
 from unisono.studies.dangers import Danger, dangers
 from unisono.studies.schema import StudyFile
+from unisono.studies.search import SearchBuilt, plan_words
 
 
 @dataclass(frozen=True)
@@ -135,6 +136,8 @@ def _learnt(built: Built, worst: Mapping[str, float]) -> list[str]:
         f"{str(file.trust.mode).capitalize()}: {TRUST_WORDS[file.trust.mode]}. "
         f"{_answering(built)}; {facts.colluders} may work together with the server.",
     ]
+    if isinstance(built, SearchBuilt):
+        lines.append(plan_words(built))
     if built.reason:
         lines.append(f"The algorithm was left open; {built.algorithm.name}: {built.reason}.")
     if built.study.algorithm.printed is not None:

@@ -8,16 +8,19 @@ from collections.abc import Iterator
 from pathlib import Path, PureWindowsPath
 from typing import Any
 
+from pydantic import ValidationError
+
 from unisono.algorithms.registry import algorithm_named
 from unisono.core.config import Config
 from unisono.core.trust import Relation, Trust, Unit
 from unisono.data.sites import SITE
+from unisono.errors import InvalidInput
 from unisono.models.evaluation import group_faults
 from unisono.models.model import target_faults
 from unisono.models.registry import algorithms_for
 from unisono.releases.algorithm import AlgorithmKind
 from unisono.studies import source
-from unisono.studies.schema import AUTO, StudyFile
+from unisono.studies.schema import AUTO, StudyFile, tried
 from unisono.studies.source import Fault
 
 
@@ -49,6 +52,7 @@ def faults(file: StudyFile) -> Iterator[Fault]:
     yield from _evaluation(file)
     yield from _private(file)
     yield from _sites(file)
+    yield from _search(file)
     if not file.data.features:
         yield ("data", "columns"), "only the target is there: name columns to learn from"
     yield from file.model_kind.faults(file.model_settings, file.data)
@@ -200,6 +204,63 @@ def _evaluation(file: StudyFile) -> Iterator[Fault]:
         if held == 0:
             words = f"of {party.records} records of {party.name} none would be kept"
             yield (*place, "holdout"), f"{words}: take a larger share, or {public}"
+
+
+_MOST_CANDIDATES = 100
+
+
+def _search(file: StudyFile) -> Iterator[Fault]:
+    """What a search asks for, and each of its candidates as a file of its own."""
+    asked, place = file.search, ("search",)
+    if asked is None:
+        return
+    for name in asked.grid:
+        section, _, setting = name.partition(".")
+        if section not in ("model", "algorithm") or not setting:
+            words = "is no setting: write it as model.NAME or algorithm.NAME, in quotation marks"
+            yield (*place, "grid", name), f"{name!r} {words}"
+            return
+    number = len(asked.overrides)
+    if not 2 <= number <= _MOST_CANDIDATES:
+        words = f"{number} candidates: a choice is among 2 to {_MOST_CANDIDATES}"
+        yield place, f"{words}; list them as [[search.candidates]], or give a [search.grid]"
+        return
+    unit, own = file.privacy.unit, any(party.epsilon for party in file.parties)
+    reasons: list[tuple[bool, source.Place, str]] = [
+        (bool(file.data.unknown), ("data",), "bounds or values that are private"),
+        (file.data.person is not None, ("data", "person"), "persons"),
+        (file.data.sizes == "hidden", ("data", "sizes"), "hidden sizes"),
+        (unit is not Unit.RECORD, ("privacy", "unit"), "a unit other than a record"),
+        (own, ("parties",), "parties' own epsilons"),
+    ]
+    for so, where, words in reasons:
+        if so:
+            yield where, f"{words} in a study with [search]: not offered; leave one of them out"
+    if file.evaluation is not None and file.evaluation.epsilon is not None:
+        words = "judges by records that chose the model, so it would be too good"
+        yield ("evaluation", "epsilon"), f"{words}: test on public records, or evaluate afterwards"
+    for party, held in zip(file.parties, file.held_out, strict=True):
+        if held == 0:
+            words = f"of {party.records} records of {party.name} none would judge"
+            yield (*place, "holdout"), f"{words}: take a larger share"
+    for count, override in enumerate(asked.overrides, 1):
+        try:
+            candidate = tried(file, override)
+        except (InvalidInput, ValidationError) as error:
+            said = error if isinstance(error, InvalidInput) else _first_error(error)
+            yield place, f"candidate {count}: {said}"
+            continue
+        if not candidate.model_kind.predicts:
+            words = f"{candidate.model.name} predicts nothing that could be right or wrong"
+            yield place, f"candidate {count}: {words}: leave it out"
+        elif override["model"] or override["algorithm"]:
+            for _, words in faults(candidate.model_copy(update={"search": None})):
+                yield place, f"candidate {count}: {words}"
+
+
+def _first_error(error: ValidationError) -> str:
+    one = error.errors(include_url=False)[0]
+    return f"{'.'.join(map(str, one['loc']))} = {one['input']!r}: {one['msg']}"
 
 
 def _leads_away(path: str) -> bool:

@@ -6,8 +6,9 @@ and [algorithm] are those of the registries: one table for each entry, told apar
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property, reduce
+from itertools import product
 from operator import or_
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -19,6 +20,7 @@ from unisono.core.defaults import BOUNDS_SHARE, default_colluders, default_relat
 from unisono.core.events import canonical
 from unisono.core.privacy import Privacy
 from unisono.core.trust import Relation, Trust, Unit
+from unisono.core.words import did_you_mean
 from unisono.data.schema import Schema
 from unisono.data.sites import SITE, SiteColumn, site_column
 from unisono.errors import InvalidInput
@@ -127,6 +129,67 @@ class Evaluation(Config):
         return 0 if self.holdout is None else round(1 / self.holdout)
 
 
+class SearchCandidate(Config):
+    """What one candidate has instead of the file's own: settings of [model] and of [algorithm]; one
+    that names another model or algorithm begins anew."""
+
+    model: dict[str, Any] = Field({}, description="Settings that replace those of [model].")
+    algorithm: dict[str, Any] = Field({}, description="Settings that replace those of [algorithm].")
+
+
+class Search(Config):
+    """A choice among candidates, for the study's one epsilon: each is learnt once, and one noisy
+    release of scores, by a share of each party's records that is kept out of training (`holdout`,
+    drawn in secret), says which is taken."""
+
+    candidates: tuple[SearchCandidate, ...] = Field(
+        (), description="What is tried; a candidate that says nothing is the file as it is."
+    )
+    grid: dict[str, tuple[Any, ...]] = Field(
+        {},
+        description='Values of settings, all combinations of which are tried, as "model.name" or '
+        '"algorithm.rounds" = [20, 100].',
+    )
+    holdout: Annotated[float, Field(gt=0, le=0.5)] = Field(
+        0.25, description="The share of each party's records that judges and is not learnt from."
+    )
+    method: Literal["all", "random-stopping"] = Field(
+        "all",
+        description="Every candidate once, with all scores shown; or a secret random number of "
+        "runs, of which the best alone is shown: then epsilon is promised to whoever sees the "
+        "final model, and others pay for as many runs as there can be.",
+    )
+    most_runs: Annotated[int, Field(ge=1, le=1000)] | None = Field(
+        None,
+        description='With "random-stopping", the largest number of runs; left out: twice the '
+        "candidates.",
+    )
+    score_share: Annotated[float, Field(gt=0, lt=1)] = Field(
+        0.08,
+        description='With "all", the part of what the study may show that pays for the scores.',
+    )
+
+    @property
+    def most(self) -> int:
+        """The largest number of runs."""
+        return 2 * len(self.overrides) if self.most_runs is None else self.most_runs
+
+    @property
+    def overrides(self) -> tuple[dict[str, dict[str, Any]], ...]:
+        """What is tried, in order: by section, what differs."""
+        listed = [{"model": dict(c.model), "algorithm": dict(c.algorithm)} for c in self.candidates]
+        if not self.grid:
+            return tuple(listed)
+        made = []
+        for values in product(*self.grid.values()):
+            own: dict[str, dict[str, Any]] = {"model": {}, "algorithm": {}}
+            for name, value in zip(self.grid, values, strict=True):
+                section, _, setting = name.partition(".")
+                own.setdefault(section, {})[setting] = value
+            made.append(own)
+        return (*listed, *made)
+
+
 class Server(Config):
     """Where the server listens, and how long it waits for answers, in seconds."""
 
@@ -198,6 +261,9 @@ class StudyFile(Config):
     server: Server | None = Field(
         None, description="Where the server is, for studies between machines."
     )
+    search: Search | None = Field(
+        None, description="A choice among candidates, for the study's one epsilon."
+    )
     _source: Source = PrivateAttr(default=Source())
 
     @property
@@ -233,6 +299,8 @@ class StudyFile(Config):
     def held_out(self) -> tuple[int, ...]:
         """How many records of each party are kept out of training; which is a secret."""
         every = self.evaluation.every if self.evaluation else 0
+        if self.search is not None:
+            every = round(1 / self.search.holdout)
         return tuple(party.records // every if every else 0 for party in self.parties)
 
     @property
@@ -316,6 +384,8 @@ class StudyFile(Config):
             suggested, own = self.posed.settings, self.algorithm_settings
             said["algorithm"] |= {name: suggested[name] for name in suggested.keys() - own.keys()}
         said["format"] = FORMAT
+        if self.search is None:  # files that search for nothing mean what they meant before
+            del said["search"]
         for party in said["parties"]:  # files that name none mean what they meant before
             if party["epsilon"] is None:
                 del party["epsilon"]
@@ -341,6 +411,35 @@ class StudyFile(Config):
         return self.names.index(name)
 
 
+def tried(file: StudyFile, override: Mapping[str, Mapping[str, Any]]) -> StudyFile:
+    """A file with what a candidate of its search has instead; what is wrong raises InvalidInput or
+    pydantic's ValidationError."""
+    update: dict[str, Any] = {}
+    for section, sections in (("model", MODEL_SECTIONS), ("algorithm", ALGORITHM_SECTIONS)):
+        given, own = override.get(section, {}), getattr(file, section)
+        if not given:
+            continue
+        name = given.get("name", own.name)
+        kept = own.model_dump(mode="json", include=own.model_fields_set)
+        said = {**(kept if name == own.name else {}), **given, "name": name}
+        known: dict[str, type[Config]] = dict(sections)
+        if section == "algorithm":
+            known[AUTO] = AutomaticAlgorithm
+        if name not in known:
+            hint = did_you_mean(str(name), known)
+            raise InvalidInput(f"{section}.name = {name!r}: choose one of {', '.join(known)}{hint}")
+        update[section] = known[name].model_validate_json(canonical(said))
+    return unremembered(file, update)
+
+
+def unremembered(file: StudyFile, update: Mapping[str, Any]) -> StudyFile:
+    """A copy with other sections, which remembers nothing that followed from the old ones."""
+    copy = file.model_copy(update=dict(update))
+    for name in ("choice", "hash", "meaning", "model_settings", "algorithm_settings"):
+        copy.__dict__.pop(name, None)
+    return copy
+
+
 def _said(section: Config) -> dict[str, Any]:
     """What a section says itself, but for its name: the rest follows from rules and defaults."""
     return {name: getattr(section, name) for name in section.model_fields_set if name != "name"}
@@ -356,4 +455,6 @@ __all__ = [
     "Name",
     "Participant",
     "StudyFile",
+    "tried",
+    "unremembered",
 ]

@@ -49,10 +49,12 @@ class Stage:
     study: Study
     prepare: Callable[[SplitRecords, Found], tuple[np.ndarray, ...]]
     last_if_lost: bool = True
+    begins_with: str = START
 
     def begun(self, found: Found) -> Study:
         """Its study, from the states that the stage before told, if there is one."""
-        return self.study.begun(found[START]) if START in found else self.study
+        first = self.begins_with
+        return self.study.begun(found[first]) if first in found else self.study
 
     def columns(self, records: Any, found: Found) -> Any:
         """What the stage reads of a party's records: arrays, or a stream of them."""

@@ -1,0 +1,100 @@
+"""A ledger for one run of several that another ledger has paid for all together.
+
+Where a random number of runs is made and the best is shown, what is paid is one event for all of
+them (`RandomStopping`), before the first. Each run then needs permissions and noise of its own, for
+the training and the score that it consists of. They come from a ledger in memory: it is opened with
+a draw of the grant that paid, so that there are no more of them than runs were paid for; its noise
+follows from that draw; and it grants what such a run releases, once, and nothing else.
+
+Of a run that trains on some records and is judged by others, one record is in one of the two parts:
+neighbours differ in the training or in the scores. Which part it is in is drawn without looking at
+it, so the run is a mixture over that draw, and costs what the dearer part does (joint convexity):
+both parts are options of the event.
+"""
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from unisono.core.costs import Cost, added, counted
+from unisono.core.events import Composed, Event, random_stopping
+from unisono.core.grant import Draw
+from unisono.core.ledger import Accountant, Ledger
+from unisono.core.policy import Budget
+from unisono.core.trust import FINAL_MODEL, ITERATES, NETWORK, PARTY, Relation, Trust, Viewer
+from unisono.errors import GrantMisused
+
+# The number of runs has a law that grows with k + 1: few searches end after one or two.
+SHAPE = 2
+UNPROVED = (
+    "a candidate samples records in secret, and no Rényi bound of that is known under this "
+    'relation, on which random stopping rests: use zero-out or add-or-remove, or {}"all"'
+)
+
+
+def one_of(parts: Sequence[Cost], viewer: Viewer) -> Event:
+    """One run, in which a record is in one of these parts: it costs what the dearest does."""
+    return random_stopping([part[viewer] for part in parts], 1)
+
+
+def stopping_cost(
+    parts: Sequence[Cost], most: int, hidden: Collection[Viewer]
+) -> dict[Viewer, Composed]:
+    """What a search by random stopping costs each viewer: who sees the best run only (`hidden`)
+    pays for that, everybody else for as many runs as there can be."""
+    return {
+        viewer: random_stopping([part[viewer] for part in parts], most, SHAPE) * 1
+        if viewer in hidden
+        else one_of(parts, viewer) * most
+        for viewer in parts[0]
+    }
+
+
+def sees_best_only(trust: Trust, one_round: bool) -> frozenset[Viewer]:
+    """Who sees no run but the best: whoever sees the final model. A party is told every iterate;
+    where a trusted server asks it once in a run, it is told none."""
+    if trust is Trust.TRUSTED_SERVER and one_round:
+        return frozenset({FINAL_MODEL, PARTY, NETWORK})
+    return frozenset({FINAL_MODEL})
+
+
+class _Bought:
+    """An accountant that allows what was bought, event by event; epsilons are another's."""
+
+    def __init__(self, bought: list[Composed], other: Accountant) -> None:
+        self._bought = [dict(history.parts) for history in bought]
+        self._other = other
+
+    def fits(self, history: Composed, relation: Relation, epsilon: float, delta: float) -> bool:
+        return any(
+            all(count <= own.get(event, 0) for event, count in history.parts)
+            for own in self._bought
+        )
+
+    def epsilon(self, history: Composed, relation: Relation, delta: float) -> float:
+        return self._other.epsilon(history, relation, delta)
+
+
+def prepaid(draw: Draw, event: Event, costs: Sequence[Cost]) -> Ledger:
+    """The ledger of one run; `draw` is a draw of the grant that paid for runs by `event`. The run
+    releases all of `costs`, each of which is one of the event's options: the caller answers for
+    their being of different records, so that a record is in one of them only."""
+    parent: Ledger = draw.grant.ledger
+    known = getattr(event.noise, "options", ())
+    if not costs or any(cost[ITERATES] not in known for cost in costs):
+        raise GrantMisused(
+            "this run is none of those that were paid for: name it among the options beforehand"
+        )
+    policy, delta = parent.policy, parent.policy.budget.delta
+    own = counted(added(costs), policy.unit, policy.relation)
+    exempt = tuple((v, Budget(math.inf, delta)) for v, seen in own.items() if seen.discloses)
+    bought = [history for history in own.values() if not history.discloses]
+    # The budget is not what limits it: a pure one stands for "what was bought".
+    terms = replace(policy, budget=Budget(1.0, delta), exceptions=exempt)
+    key = draw.take(event)
+    ledger = Ledger.in_memory(terms, _Bought(bought, parent.accountant), seed=parent.seed)
+    ledger._prepaid = key
+    return ledger
+
+
+__all__ = ["SHAPE", "UNPROVED", "one_of", "prepaid", "sees_best_only", "stopping_cost"]

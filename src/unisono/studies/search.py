@@ -1,0 +1,381 @@
+"""A study that chooses among candidates: every one is learnt, and noisy scores say which is taken.
+
+The candidates are files of their own, with the same columns, parties and trust, which differ in
+[model] and [algorithm]. Their stages follow each other, and one release of scores comes last, by
+records that none of them learnt from (`algorithms.held_out_scores`):
+
+    fit   candidate-2   candidate-3   ...   scores           (a candidate that begins with another
+                                                              release has a stage before it)
+
+The first candidate's stage is the one that is called "fit". Everybody sees all of it, and pays for
+the composition of all: `build_search` finds the largest epsilon for one candidate with which all
+stages together keep the study's promise, against everyone to whom one candidate alone would keep
+it. Candidates that are functions of one release (`AlgorithmKind.afterwards`) share its stage.
+
+What is chosen is post-processing of what was released. Scores stand in the result, with noise.
+
+By "random-stopping" a run is one candidate's stages and a release of its score; how many runs there
+are, and of which candidates, is drawn once, and only the best is shown (`core.prepaid`). The file's
+epsilon is then promised to whoever sees the final model.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from unisono.accounting.accountant import ACCOUNTANT
+from unisono.algorithms.held_out_scores import HELD_OUT_SCORES, JudgedModels, score_deviation
+from unisono.core.algorithm import agree_facts
+from unisono.core.events import Composed
+from unisono.core.prepaid import UNPROVED, sees_best_only, stopping_cost
+from unisono.core.privacy import Privacy
+from unisono.core.study import Study
+from unisono.core.trust import Viewer
+from unisono.data.columns import NamedColumn
+from unisono.errors import InvalidInput, UnknownEvent
+from unisono.planning.verdicts import Grade
+from unisono.releases.together import largest_part
+from unisono.studies.build import Built, build_one, planned_grade
+from unisono.studies.schema import StudyFile, tried, unremembered
+from unisono.studies.stages import FIT, START, Found, SplitRecords, Stage, costs_of
+
+SCORES = "scores"
+DROWNED = 0.05  # of scores in [0, 1]: candidates seldom differ by more
+
+
+class Choice(NamedTuple):
+    """Which candidate was taken, and the noisy score of each."""
+
+    best: int
+    scores: tuple[float | None, ...]
+
+
+@dataclass(frozen=True)
+class SearchBuilt(Built):
+    """The study of a search. Seen as one of its first candidate, with more stages."""
+
+    candidates: tuple[Built, ...] = ()
+    shared: tuple[int, ...] = ()  # by candidate, the first one with the same release
+    judged: Study | None = None
+    epsilon: float = 0.0  # of one candidate
+
+    @cached_property
+    def stages(self) -> tuple[Stage, ...]:
+        made = [
+            stage
+            for place, first in enumerate(self.shared)
+            if first == place
+            for stage in self.stages_of(place)
+        ]
+        assert self.judged is not None
+        return (*made, Stage(SCORES, self.judged, self._scores))
+
+    def stages_of(self, place: int) -> tuple[Stage, ...]:
+        """What one candidate releases."""
+        before = f"{stage_name(place)}-{START}"
+        return tuple(
+            replace(
+                stage,
+                begins_with=before,
+                name=before if stage.name == START else stage_name(place),
+            )
+            for stage in self.candidates[place].stages
+            if stage.name in (START, FIT)
+        )
+
+    @property
+    def at_random(self) -> bool:
+        return self.file.search is not None and self.file.search.method == "random-stopping"
+
+    @property
+    def costs(self) -> Sequence[Mapping[Viewer, Composed]]:
+        """What all of it shows of each party to each viewer, before anything is drawn."""
+        if not self.at_random:
+            return costs_of(self.stages)
+        assert self.file.search is not None
+        most = self.file.search.most
+        return [stopping_cost(parts, most, self.hidden) for parts in self.parts]
+
+    @property
+    def hidden(self) -> frozenset[Viewer]:
+        """Who sees no run but the best."""
+        once = all(len(own.stages) == own.study.algorithm.rounds == 1 for own in self.candidates)
+        return sees_best_only(self.file.trust.mode, once)
+
+    @cached_property
+    def parts(self) -> list[list[Mapping[Viewer, Composed]]]:
+        """For each party what a run may show of a record: one candidate's stages, or a score."""
+        assert self.judged is not None
+        columns = [costs_of(self.stages_of(place)) for place in range(len(self.candidates))]
+        return [list(own) for own in zip(*columns, self.judged.costs, strict=True)]
+
+    def _scores(self, records: SplitRecords, found: Found) -> tuple[np.ndarray, ...]:
+        """The score (m,) of each kept record by every candidate: (m, candidates), in [0, 1]."""
+        columns = [
+            self.score(place, self.value(place, found), records)
+            for place in range(len(self.candidates))
+        ]
+        return (np.stack(columns, axis=1).astype(np.float32),)
+
+    def score(self, place: int, value: Any, records: SplitRecords) -> np.ndarray:
+        """The score (m,) of each kept record by one candidate, in [0, 1]."""
+        own = self.candidates[place]
+        assert own.posed.score is not None
+        said = np.asarray(own.posed.score(own.study, value, own._encoded(records.kept)))
+        return said if self.right_or_wrong else 1.0 - said
+
+    @property
+    def right_or_wrong(self) -> bool:
+        """Whether scores are shares of right answers; else they are 1 minus an error as a share of
+        the target's range."""
+        return isinstance(self.file.data.columns[self.file.data.target or ""], NamedColumn)
+
+    def value(self, place: int, found: Found) -> Any:
+        """What a candidate's stage found, or what it makes of another's release."""
+        first = self.shared[place]
+        if first == place:
+            return found[stage_name(place)]
+        return self.candidates[place].study.algorithm.result(found[state_of(first)])
+
+    def choice(self, found: Found) -> Choice:
+        scores = np.asarray(found[SCORES], float)
+        return Choice(int(np.argmax(scores)), tuple(map(float, scores)))
+
+    def shown(self, choice: Choice | None) -> dict[str, Any]:
+        """What the result says of the search: what was tried, which was taken, and the noise."""
+        search = self.file.search
+        assert search is not None
+        scores = [None] * len(self.candidates) if choice is None else choice.scores
+        return {
+            "method": search.method,
+            "chosen": 1 if choice is None else choice.best + 1,
+            "measure": "share of right predictions"
+            if self.right_or_wrong
+            else "1 - mean absolute error as a share of the target's range",
+            "noise": self.noise,
+            "judges": sum(self.file.held_out),
+            "epsilon_of_one": self.epsilon,
+            "candidates": [
+                {
+                    "model": own.file.model.name,
+                    "algorithm": own.algorithm.name,
+                    "settings": {
+                        f"{section}.{name}": value
+                        for section, own_settings in one.items()
+                        for name, value in own_settings.items()
+                        if name != "name"
+                    },
+                    "score": score,
+                }
+                for own, one, score in zip(self.candidates, search.overrides, scores, strict=True)
+            ],
+        }
+
+    @property
+    def noise(self) -> float:
+        """The standard deviation of the noise in the difference of two candidates' scores."""
+        assert self.judged is not None
+        problem, facts = self.judged.method.problem, self.judged.facts
+        event = self.judged.algorithm.event(facts, self.judged.trust)
+        deviation = event.noise.deviation(problem.models + 1)
+        return score_deviation(problem, deviation, sum(facts.records))
+
+
+def stage_name(place: int) -> str:
+    """How the stage of a candidate is called."""
+    return FIT if place == 0 else f"candidate-{place + 1}"
+
+
+def state_of(place: int) -> str:
+    """Under which name the server's state after a candidate's stage is found."""
+    return f"{stage_name(place)} state"
+
+
+def build_search(file: StudyFile) -> SearchBuilt:
+    """All candidates, each for a part of the promise, and the release that judges them."""
+    assert file.search is not None
+    files = [tried(file, one) for one in file.search.overrides]
+    promise = file.promise
+
+    def made(epsilon: float) -> tuple[SearchBuilt, float]:
+        built = _with(file, files, epsilon)
+        try:
+            return built, _spent(built, epsilon)
+        except UnknownEvent:
+            raise InvalidInput(
+                f"{file.source.where(('search', 'method'))}: {UNPROVED.format('method = ')}"
+            ) from None
+
+    start = promise.epsilon / math.sqrt(len(files))
+    found = largest_part(promise.epsilon, start, made)
+    if found is None:
+        raise InvalidInput(
+            f"{file.source.where(('search',))}: no noise makes a search among {len(files)} "
+            f"candidates keep epsilon {promise.epsilon:g}: try fewer, or a larger budget"
+        )
+    return found[0]
+
+
+def _with(file: StudyFile, files: Sequence[StudyFile], epsilon: float) -> SearchBuilt:
+    assert file.search is not None
+    privacy = file.privacy.model_copy(update={"epsilon": epsilon})
+    candidates = tuple(build_one(unremembered(own, {"privacy": privacy})) for own in files)
+    shared = _shared(candidates)
+    at_random = file.search.method == "random-stopping"
+    if at_random and len(set(shared)) < len(shared):
+        raise InvalidInput(
+            f"{file.source.where(('search', 'method'))}: some candidates are functions of one "
+            'release, which random stopping would make again for each: use method = "all"'
+        )
+    share, fits = file.search.score_share, len(set(shared))
+    part = 1.0 if at_random else math.sqrt(fits * share / (1 - share))
+    paid = Privacy(epsilon * part, privacy.delta, privacy.relation)
+    judged = 1 if at_random else len(candidates)
+    facts = agree_facts(
+        file.held_out,
+        judged,
+        file.trust.mode,
+        minimum_parties=file.survivors,
+        colluders=file.colluders,
+    )
+    method = HELD_OUT_SCORES.method(JudgedModels(judged), paid)
+    first = candidates[0]
+    return SearchBuilt(
+        file,
+        first.study,
+        first.posed,
+        first.algorithm,
+        first.reason,
+        None,
+        first.start,
+        None,
+        {},
+        candidates,
+        shared,
+        Study(method, facts, file.trust.mode),
+        epsilon,
+    )
+
+
+def _shared(candidates: Sequence[Built]) -> tuple[int, ...]:
+    """By candidate, the first whose release serves it too: of the same records, encoded alike."""
+    known: dict[Any, int] = {}
+    found = []
+    for place, own in enumerate(candidates):
+        study, key = own.study, None
+        if own.start is None and study.algorithm.rounds == 1 and study.method.kind.afterwards:
+            agreed = Study(study.method.released, study.facts, study.trust).hash
+            key = (own.file.model, own.algorithm.name, agreed)
+        found.append(place if key is None else known.setdefault(repr(key), place))
+    return tuple(found)
+
+
+def _spent(built: SearchBuilt, epsilon: float) -> float:
+    """What all stages together cost, against those to whom one candidate keeps its promise."""
+    privacy = built.file.privacy
+    kept = list(built.hidden) if built.at_random else _kept(built.candidates[0], epsilon)
+    kinds = {id(cost): cost for cost in built.costs}.values()
+    return max(
+        (
+            ACCOUNTANT.epsilon(cost[viewer], privacy.relation, privacy.delta)
+            for cost in kinds
+            for viewer in kept
+        ),
+        default=math.inf,
+    )
+
+
+def _kept(built: Built, epsilon: float) -> list[Viewer]:
+    privacy, cost = built.file.privacy, built.costs[0]
+    return [
+        viewer
+        for viewer, seen in cost.items()
+        if not seen.discloses
+        and ACCOUNTANT.fits(seen, privacy.relation, 1.001 * epsilon, privacy.delta)
+    ]
+
+
+def plan_words(built: SearchBuilt) -> str:
+    """What a study says of its search beforehand."""
+    fits, number = len(set(built.shared)), len(built.candidates)
+    if built.at_random:
+        assert built.file.search is not None
+        return (
+            f"It is the best of a secret random number of runs, at most {built.file.search.most}, "
+            f"each of one of {number} candidates that is drawn at random and learnt for epsilon "
+            f"{built.epsilon:.3g}, by noisy scores of {sum(built.file.held_out):,} records that "
+            f"none learns from (noise of standard deviation {built.noise:.2g} between two). Who "
+            "sees the final result sees the best run only; who sees intermediate results pays for "
+            "as many runs as there can be."
+        )
+    alike = "" if fits == number else f", of whom some share a release: {fits} are made"
+    return (
+        f"It is one of {number} candidates{alike}. Each is learnt for epsilon {built.epsilon:.3g}; "
+        f"the noisy scores of all, by {sum(built.file.held_out):,} records that none learns from, "
+        f"say which is taken. Two scores differ by noise of standard deviation {built.noise:.2g}. "
+        "The costs below are for all of it."
+    )
+
+
+def cannot_help(built: SearchBuilt) -> str:
+    """Why a search will not find a better model than the file's own would be with all of epsilon;
+    nothing where it may."""
+    if built.noise > DROWNED:
+        return (
+            f"noise of standard deviation {built.noise:.2g} between two scores drowns what "
+            "candidates usually differ by, so the choice is nearly blind"
+        )
+    alone = unremembered(built.candidates[0].file, {"search": None})
+    kind = built.candidates[0].algorithm
+    whole, part = (planned_grade(own, kind) for own in (alone, built.candidates[0].file))
+    if part is Grade.USELESS and whole is not Grade.USELESS:
+        return (
+            f"with epsilon {built.epsilon:.3g} for each candidate noise is predicted to drown what "
+            f"{kind.name} learns, and with all of epsilon it is not"
+        )
+    return ""
+
+
+def require_in_process(built: Built) -> None:
+    """Refuse a search between machines, where nobody has shown yet that it runs."""
+    if isinstance(built, SearchBuilt):
+        raise InvalidInput(
+            f"{built.file.source.where(('search',))}: a study with [search] runs on one machine so "
+            "far, with all parties' files there (unisono run); between machines, leave [search] out"
+        )
+
+
+def searched_words(found: Mapping[str, Any]) -> list[str]:
+    """What a result says of its search, in lines."""
+    lines = [
+        f"candidate {found['chosen']} of {len(found['candidates'])} was taken, by the noisy "
+        f"{found['measure']} of {found['judges']:,} records that none learnt from; two scores "
+        f"differ by noise of standard deviation {found['noise']:.2g}"
+    ]
+    for place, one in enumerate(found["candidates"], 1):
+        own = [f"{name} = {value}" for name, value in one["settings"].items()]
+        said = ", ".join([f"{one['model']} by {one['algorithm']}", *own])
+        score = "not shown" if one["score"] is None else f"{one['score']:.4f}"
+        lines.append(f"{'*' if place == found['chosen'] else ' '} {place:>3}  {score:>8}  {said}")
+    lines.append(
+        "The score of the one that was taken is too good on average: it was taken for being large."
+    )
+    return lines
+
+
+__all__ = [
+    "SCORES",
+    "Choice",
+    "SearchBuilt",
+    "build_search",
+    "cannot_help",
+    "plan_words",
+    "require_in_process",
+    "searched_words",
+    "stage_name",
+    "state_of",
+]

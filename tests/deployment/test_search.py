@@ -1,0 +1,234 @@
+"""A study file with [search]: what it means, what it costs, and a run that goes on."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from unisono.accounting.accountant import ACCOUNTANT
+from unisono.cli import app
+from unisono.core.events import RandomStopping, composed_from_json
+from unisono.core.ledger import Ledger
+from unisono.core.trust import EVERYONE, FINAL_MODEL, ITERATES
+from unisono.deployment.job import agreement
+from unisono.deployment.local_run import LocalRun
+from unisono.errors import InvalidInput
+from unisono.studies.build import build
+from unisono.studies.file import parse_study
+from unisono.studies.search import SearchBuilt, cannot_help
+
+from .trial import NAMES, RECORDS, study_text, write_records
+
+RUNNER = CliRunner()
+OUTPUT = 'name = "output-perturbation"'
+CANDIDATES = """
+[search]
+[[search.candidates]]
+[[search.candidates]]
+algorithm = { name = "output-perturbation", regularisation = 0.5 }
+[[search.candidates]]
+model = { name = "linear-svm" }
+"""
+REGRESSION = (
+    study_text('name = "adaptive-statistics"', model='name = "linear-regression"')
+    .replace('target = "diagnosis"', 'target = "age"')
+    .replace("bounds = [0, 120], integer = true", "bounds = [0, 120]")
+    .replace('diagnosis = { kind = "category", values = ["benign", "malignant"] }\n', "")
+    + '[search.grid]\n"algorithm.regularisation" = [0.001, 0.1, 10.0]\n'
+)
+
+
+def text(search=CANDIDATES, **more):
+    return study_text(OUTPUT, survivors=3, **more) + search
+
+
+def built(search=CANDIDATES, **more):
+    return build(parse_study(text(search, **more)))
+
+
+def test_a_file_without_a_search_means_what_it_meant_before():
+    plain = parse_study(study_text(OUTPUT))
+    assert "search" not in plain.meaning
+    assert parse_study(text()).hash != plain.hash
+
+
+def test_all_stages_together_keep_the_promise_of_the_file():
+    found = built()
+    assert isinstance(found, SearchBuilt)
+    assert [stage.name for stage in found.stages] == ["fit", "candidate-2", "candidate-3", "scores"]
+    assert [own.file.model.name for own in found.candidates] == [
+        "logistic-regression",
+        "logistic-regression",
+        "linear-svm",
+    ]
+    privacy = found.file.privacy
+    [cost] = {id(cost): cost for cost in found.costs}.values()
+    for viewer in EVERYONE:
+        if viewer == "party":  # who knows its own share, as colluders = 0 says
+            continue
+        epsilon = ACCOUNTANT.epsilon(cost[viewer], privacy.relation, privacy.delta)
+        assert 0.95 * privacy.epsilon < epsilon <= privacy.epsilon
+    assert found.epsilon < privacy.epsilon
+    assert found.file.training == (RECORDS - RECORDS // 4,) * 3
+
+
+def test_penalties_of_the_same_noisy_sums_share_a_stage():
+    found = build(parse_study(REGRESSION))
+    assert [stage.name for stage in found.stages] == ["fit", "scores"]
+    assert found.shared == (0, 0, 0)
+    assert found.epsilon > 0.9 * found.file.privacy.epsilon
+
+
+def test_a_grid_is_all_combinations_after_the_list():
+    grid = """
+[search]
+[search.grid]
+"algorithm.regularisation" = [0.1, 1.0]
+"model.name" = ["logistic-regression", "linear-svm"]
+"""
+    asked = parse_study(text(grid)).search.overrides
+    assert len(asked) == 4
+    assert asked[1] == {"model": {"name": "linear-svm"}, "algorithm": {"regularisation": 0.1}}
+
+
+@pytest.mark.parametrize(
+    ("search", "words"),
+    [
+        ("[search]\n", "0 candidates"),
+        ("[search]\n[[search.candidates]]\n", "1 candidates"),
+        (CANDIDATES.replace("linear-svm", "linear-svn"), "did you mean"),
+        (CANDIDATES.replace("0.5", "-0.5"), "candidate 2: regularisation"),
+        (CANDIDATES.replace("linear-svm", "statistics"), "candidate 3"),
+        ('[search.grid]\n"privacy.epsilon" = [1.0, 2.0]\n', "is no setting"),
+        (CANDIDATES + "[evaluation]\nholdout = 0.2\nepsilon = 0.5\n", "records that chose"),
+    ],
+)
+def test_what_cannot_be_searched_is_an_error_of_the_file(search, words):
+    with pytest.raises(InvalidInput, match=words):
+        parse_study(text(search))
+
+
+def test_check_says_what_is_tried_and_where_a_search_cannot_help(tmp_path):
+    study = tmp_path / "study.toml"
+    study.write_text(text())
+    shown = RUNNER.invoke(app, ["check", str(study)])
+    said = " ".join(shown.output.split())
+    assert "one of 3 candidates" in said
+    assert "a search cannot help here" in said  # 30 records judge
+    many = text().replace(f"records = {RECORDS}", "records = 40000")
+    assert cannot_help(build(parse_study(many))) == ""
+
+
+def test_between_machines_it_is_refused_in_words(tmp_path):
+    study = tmp_path / "study.toml"
+    study.write_text(text())
+    with pytest.raises(InvalidInput, match="runs on one machine so far"):
+        agreement(study, tmp_path / "roster.toml")
+    (tmp_path / "data").mkdir()
+    shown = RUNNER.invoke(app, ["local-cluster", str(study), "--data", str(tmp_path / "data")])
+    assert shown.exit_code == 2
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_run_that_is_stopped_goes_on_and_pays_nothing_twice(tmp_path, monkeypatch):
+    study, data = tmp_path / "study.toml", tmp_path / "data"
+    study.write_text(text())
+    data.mkdir()
+    for number, name in enumerate(NAMES):
+        write_records(data / f"{name}.csv", number)
+    arguments = ["run", str(study), "--data", str(data), "--budget", "2.95"]
+    stage, seen = LocalRun._stage, []
+
+    def stopped(self, one, *rest, **more):
+        seen.append(one.name)
+        if one.name == "candidate-3" and seen.count("candidate-3") == 1:
+            raise KeyboardInterrupt
+        return stage(self, one, *rest, **more)
+
+    monkeypatch.setattr(LocalRun, "_stage", stopped)
+    assert RUNNER.invoke(app, arguments).exit_code != 0
+    shown = RUNNER.invoke(app, [*arguments, "--json"])
+    assert shown.exit_code == 0, shown.output
+    found = json.loads(shown.stdout)["result"]
+    search = found["search"]
+    scores = [one["score"] for one in search["candidates"]]
+    assert scores.index(max(scores)) + 1 == search["chosen"]
+    assert found["model"] == search["candidates"][search["chosen"] - 1]["model"]
+    assert found["file"] == parse_study(text()).hash
+    folder = tmp_path / "study.run"
+    book = Ledger.open(data / f"{NAMES[0]}.ledger", ACCOUNTANT)
+    assert len(book.purposes()) == book.grants == 4  # three candidates and scores, once each
+    book.close()
+    assert "What was tried" in (folder / "report.html").read_text()
+    certificate = json.loads((folder / "certificate.json").read_text())
+    assert max(line["epsilon"] for line in certificate["guarantees"]) < 2.95
+    predicted = RUNNER.invoke(app, ["predict", str(folder), str(data / f"{NAMES[0]}.csv")])
+    assert predicted.exit_code == 0, predicted.output
+    again = RUNNER.invoke(app, arguments)
+    assert again.exit_code == 2
+    assert "runs once" in again.output
+
+
+# ------------------------------------------------------------- random stopping
+
+AT_RANDOM = CANDIDATES.replace("[search]\n", '[search]\nmethod = "random-stopping"\n', 1)
+
+
+def test_at_random_the_promise_is_to_who_sees_the_final_model():
+    found = built(AT_RANDOM)
+    privacy = found.file.privacy
+    cost = found.costs[0]
+    spent = {v: ACCOUNTANT.epsilon(cost[v], privacy.relation, privacy.delta) for v in cost}
+    assert 0.95 * privacy.epsilon < spent[FINAL_MODEL] <= privacy.epsilon
+    assert all(spent[v] > privacy.epsilon for v in EVERYONE if v != FINAL_MODEL)
+    assert found.epsilon > built().epsilon  # each run gets more than by the composition of all
+    grid = '[search]\nmethod = "random-stopping"\n[search.grid]'
+    sharing = parse_study(REGRESSION.replace("[search.grid]", grid))
+    with pytest.raises(InvalidInput, match="functions of one release"):
+        build(sharing)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_lots_are_drawn_once_and_survive_a_restart(tmp_path, monkeypatch):
+    """Stopped in its second run: it goes on with the same lots, all runs are made again, and who
+    sees the final model pays once."""
+    study, data = tmp_path / "study.toml", tmp_path / "data"
+    study.write_text(text(AT_RANDOM))
+    data.mkdir()
+    for number, name in enumerate(NAMES):
+        write_records(data / f"{name}.csv", number)
+    arguments = ["run", str(study), "--data", str(data), "--budget", "30"]
+    one_run, drawn, runs, keys = LocalRun._one_run, RandomStopping.drawn, [], []
+
+    def lots(law, key, candidates):
+        keys.append(key)
+        assert drawn(law, key, candidates)[0] in range(1, 7)
+        return 3, (1, 2, 1, 0, 0, 0)
+
+    def stopped(self, found, place, pots):
+        runs.append(place)
+        if len(runs) == 2:
+            raise KeyboardInterrupt
+        return one_run(self, found, place, pots)
+
+    monkeypatch.setattr(RandomStopping, "drawn", lots)
+    monkeypatch.setattr(LocalRun, "_one_run", stopped)
+    assert RUNNER.invoke(app, arguments).exit_code != 0
+    assert list(data.glob("*.lots"))
+    shown = RUNNER.invoke(app, [*arguments, "--json"])
+    assert shown.exit_code == 0, shown.output
+    assert runs == [1, 2, 1, 2, 1]
+    assert keys[0] == keys[1]
+    assert not list(data.glob("*.lots"))
+    search = json.loads(shown.stdout)["result"]["search"]
+    assert [one["score"] is None for one in search["candidates"]].count(False) == 1
+    book = Ledger.open(data / f"{NAMES[0]}.ledger", ACCOUNTANT)
+    cost = built(AT_RANDOM).costs[0]
+    assert book.history(FINAL_MODEL) == cost[FINAL_MODEL]
+    assert book.history(ITERATES) == cost[ITERATES] * 2
+    stated = json.loads((tmp_path / "study.run" / "certificate.json").read_text())["events"]
+    for viewer in (FINAL_MODEL, ITERATES):  # who saw runs that were lost saw them
+        assert composed_from_json(stated[viewer]) == book.history(viewer)
+    book.close()
+    kept = [path.read_bytes() for path in (tmp_path / "study.run").iterdir() if path.is_file()]
+    assert not any(b"run 3" in content for content in kept)  # how many there were

@@ -200,7 +200,7 @@ class ClassEvaluation(_Evaluation):
 
     def read(self, study: Study, result: Result, confidence: float = 0.95) -> Evaluated:
         """The metrics of a finished release."""
-        blocks = _blocks(self.survey, study, result)
+        blocks = released_blocks(self.survey, study, result)
         classes = len(self.classes)
 
         def judged(name: str, parts: Sequence[int]) -> Judged:
@@ -267,7 +267,8 @@ def class_evaluation(
     return ClassEvaluation(tuple(classes), half, groups=tuple(groups), complete=complete)
 
 
-def _blocks(survey: Survey, study: Study, result: Result) -> list[Noisy]:
+def released_blocks(survey: Survey, study: Study, result: Result) -> list[Noisy]:
+    """What a survey released, question by question."""
     opened = unpack(np.asarray(result.value))
     table = survey.table(study.facts)
     return read_blocks(table, study, opened.total, opened.survivors, opened.records)
@@ -366,7 +367,7 @@ class NumberEvaluation(_Evaluation):
 
     def read(self, study: Study, result: Result, confidence: float = 0.95) -> Evaluated:
         """The metrics of a finished release."""
-        blocks = _blocks(self.survey, study, result)
+        blocks = released_blocks(self.survey, study, result)
         bounds = (self.bounds, (0.0, self.largest**2), (-self.largest, self.largest))
         sums = [
             [self._sums(block, part, ends) for part in range(self.parts)]
@@ -430,4 +431,5 @@ __all__ = [
     "NumberEvaluation",
     "class_evaluation",
     "evaluated_json",
+    "released_blocks",
 ]

@@ -48,7 +48,7 @@ from unisono.releases.together import together
 from unisono.scaling import PrivateRanges, Wanted, private_ranges
 from unisono.studies.data_set import records_at
 from unisono.studies.evaluation import Examination, examination, read_private, read_public
-from unisono.studies.order import new_key, secret_order
+from unisono.studies.order import new_key, secret_order, secret_share
 from unisono.studies.schema import ALGORITHM_SECTIONS, AUTO, StudyFile
 from unisono.studies.stages import (
     BOUNDS,
@@ -198,11 +198,12 @@ class Built:
         """A party's records: those to learn from, and those that are kept to test the result.
 
         Refuses wrong columns and sizes; clips numbers, takes what cannot be read for missing, and
-        warns locally. How many are kept is public; which, is a secret of whoever has the key (see
-        `order`), and so is the order of those to learn from, where the algorithm goes by places,
-        where it adds them up in blocks, or where they are rows of a query: a record that changes
-        may come in another place there, and move others. Persons always stand in a secret order: a
-        file puts them by their records.
+        warns locally. How many are kept is public, unless sizes are hidden and every record has a
+        coin of its own; which, is a secret of whoever has the key (see `order`), and so is the
+        order of those to learn from, where the algorithm goes by places, where it adds them up in
+        blocks, or where they are rows of a query: a record that changes may come in another place
+        there, and move others. Persons always stand in a secret order: a file puts them by their
+        records.
         """
         if isinstance(table, RecordStream):
             if self.streams(party, table.unordered):
@@ -218,8 +219,15 @@ class Built:
             size = len(next(iter(values.values())))
             order = secret_order(size, key)
             values = {name: column[order] for name, column in values.items()}
-        learnt = {name: column[held:] for name, column in values.items()}
-        return SplitRecords(learnt, {name: column[:held] for name, column in values.items()})
+        kept: Any = slice(None, held)
+        learnt: Any = slice(held, None)
+        if held and self.file.evaluation and self.file.data.sizes == "hidden":
+            kept = secret_share(size, self.file.evaluation.every, key)
+            learnt = ~kept
+        return SplitRecords(
+            {name: column[learnt] for name, column in values.items()},
+            {name: column[kept] for name, column in values.items()},
+        )
 
     def synthetic(self, values: Values) -> tuple[np.ndarray, ...]:
         """Records that are nobody's, (records,) by column, as the algorithm that learns reads them;

@@ -190,9 +190,6 @@ def _evaluation(file: StudyFile) -> Iterator[Fault]:
             yield (*place, "metrics"), f'{words}: declare it, or leave metrics = "score"'
     elif asked.by is not None:
         yield (*place, "by"), 'needs metrics = "all": one score is for everybody'
-    if file.data.sizes == "hidden":
-        words = "with hidden sizes one record more or less would move all others"
-        yield (*place, "holdout"), f"{words}: {public}, or agree on exact sizes"
     if file.privacy.unit is Unit.PARTY:
         words = "hides single records, and this study hides whole parties"
         yield (*place, "holdout"), f"{words}: {public}"

@@ -54,6 +54,7 @@ class Concordance:
     high: float | None
     privacy_share: float | None
     confidence: float
+    std_error: float | None = None
 
     @property
     def determined(self) -> bool:
@@ -87,7 +88,8 @@ def concordance_of(cells: np.ndarray, numbers: Numbers, confidence: float = 0.95
     alone = z * float(np.std(np.divide(*_pairs(quiet, 0.0))))
     value = float(np.clip(good / pairs, 0.0, 1.0))
     share = 1 - min(alone / reach, 1.0)
-    return Concordance(value, max(value - reach, 0.0), min(value + reach, 1.0), share, confidence)
+    ends = max(value - reach, 0.0), min(value + reach, 1.0)
+    return Concordance(value, *ends, share, confidence, reach / z)
 
 
 def _pairs(cells: np.ndarray, noise: float) -> tuple[Any, Any]:

@@ -87,6 +87,7 @@ def pose(
             inference.covariance,
             horizon * found.ends,
             np.exp(found.theta[:pieces]) / horizon,
+            float(np.linalg.norm(found.theta[pieces:])),
         )
 
     def present(study: Study, result: Result) -> dict[str, Any]:

@@ -34,7 +34,7 @@ from unisono.data.sites import SITE
 from unisono.data.streams import RecordStream
 from unisono.engines.streaming import streamable
 from unisono.errors import InvalidInput, PrivacyViolation
-from unisono.models.evaluation import Judging, judged_columns
+from unisono.models.evaluation import Judging, judged_columns, read_times
 from unisono.models.fitted import features_of, fitted_document
 from unisono.models.model import Posed, Target
 from unisono.models.registry import algorithms_for
@@ -261,9 +261,8 @@ class Built:
         said = self.posed.prediction(self.study, Result(value, None, Transcript()))  # type: ignore[arg-type]
         rows = said.rows(features_of(schema, said), own)
         asked = self.file.evaluation
-        found = judged_columns(
-            how, said, rows, asked.by if asked else None, own, schema.target or ""
-        )
+        by, times = asked.by if asked else None, read_times(self.file.model_settings, schema)
+        found = judged_columns(how, said, rows, by, own, schema.target or "", times)
         return found.astype(np.float32)
 
     def tested(self, value: Any, certificate: Certificate, redrawn: bool = False) -> dict[str, Any]:

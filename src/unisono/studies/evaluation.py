@@ -34,6 +34,7 @@ from unisono.core.privacy import Privacy
 from unisono.core.study import Result, Study
 from unisono.data.columns import NamedColumn, NumericColumn
 from unisono.models.evaluation import Judging, judging
+from unisono.models.prediction import HazardRatio
 from unisono.studies.schema import StudyFile
 
 SHARE, ERROR = "share of right predictions", "mean absolute error"
@@ -61,7 +62,10 @@ def examination(file: StudyFile) -> Examination | None:
     promise, how = Privacy(asked.epsilon, privacy.delta, privacy.relation), None
     if asked.metrics == "all":
         chances = file.model_kind.chances
-        how = judging(file.data, asked.by, sum(file.held_out), promise, chances=chances)
+        timed = file.model_kind.prediction is HazardRatio
+        how = judging(
+            file.data, asked.by, sum(file.held_out), promise, chances=chances, timed=timed
+        )
         survey = how.survey
     else:
         survey = Survey([_question(file)])

@@ -14,6 +14,7 @@ from unisono.core.trust import Relation, Trust, Unit
 from unisono.data.sites import SITE
 from unisono.models.evaluation import group_faults
 from unisono.models.model import target_faults
+from unisono.models.prediction import HazardRatio
 from unisono.models.registry import algorithms_for
 from unisono.releases.algorithm import AlgorithmKind
 from unisono.studies import source
@@ -167,7 +168,13 @@ def _evaluation(file: StudyFile) -> Iterator[Fault]:
     if asked is None:
         return
     place = ("evaluation",)
-    if not file.model_kind.predicts:
+    if file.model_kind.prediction is HazardRatio:
+        if asked.holdout is None or asked.metrics != "all":
+            words = "is judged by its concordance, over all records that were kept out"
+            remedy = 'give holdout, epsilon and metrics = "all"'
+            yield place, f"{file.model.name} {words}: {remedy}"
+            return
+    elif not file.model_kind.predicts:
         words = f"{file.model.name} predicts nothing that could be right or wrong"
         yield place, f"{words}: leave [evaluation] out; its answers come with intervals"
         return

@@ -8,6 +8,7 @@ from sklearn.svm import LinearSVC
 
 import unisono
 from unisono.errors import InvalidInput
+from unisono.estimators import PrivateLogisticRegression
 
 DRAW = np.random.default_rng(3)
 X = DRAW.normal(size=(4000, 3))
@@ -137,7 +138,7 @@ def test_a_survival_model_by_group():
 def test_a_ledger_that_paid_for_training_labels_the_figures():
     book = ledger()
     bounds = ([-4.0] * 3, [4.0] * 3)
-    model = unisono.PrivateGLM(
+    model = PrivateLogisticRegression(
         epsilon=9.0, delta=1e-6, bounds=bounds, classes=["ill", "well"], ledger=book
     )
     model.fit(X[:500], Y[:500])

@@ -227,7 +227,9 @@ def estimate(
     return Curves(tuple(curves), differences)
 
 
-def redrawn(cells: np.ndarray, numbers: Numbers) -> tuple[np.ndarray, np.ndarray]:
+def redrawn(
+    cells: np.ndarray, numbers: Numbers, draws: int = _DRAWS
+) -> tuple[np.ndarray, np.ndarray]:
     """The bootstrap: a table for the truth (groups, cells), and tables drawn from it with records
     and noise (draws, groups, cells)."""
     generator = np.random.default_rng(_SEED)
@@ -235,7 +237,7 @@ def redrawn(cells: np.ndarray, numbers: Numbers) -> tuple[np.ndarray, np.ndarray
     count = max(1, round(float(cells.sum()) if records is None else records))
     chances = nearest_counts(cells, float(count)) + 0.5
     chances = chances / chances.sum()
-    drawn = generator.multinomial(count, chances.ravel(), size=_DRAWS).astype(float)
+    drawn = generator.multinomial(count, chances.ravel(), size=draws).astype(float)
     shape = drawn.shape
     noise = (
         generator.laplace(scale=numbers.noise / math.sqrt(2), size=shape)
@@ -243,8 +245,8 @@ def redrawn(cells: np.ndarray, numbers: Numbers) -> tuple[np.ndarray, np.ndarray
         else numbers.noise * generator.standard_normal(shape)
     )
     if records is not None:
-        records = count + numbers.of_records * generator.standard_normal((_DRAWS, 1, 1))
-    return count * chances, shifted((drawn + noise).reshape(_DRAWS, *cells.shape), records)
+        records = count + numbers.of_records * generator.standard_normal((draws, 1, 1))
+    return count * chances, shifted((drawn + noise).reshape(draws, *cells.shape), records)
 
 
 def _rising(hazard: np.ndarray) -> np.ndarray:

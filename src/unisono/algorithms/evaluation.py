@@ -282,25 +282,21 @@ def _calibration_curve(
     scores: Counts, curve: metrics.ScoreCurve, block: Noisy, confidence: float
 ) -> tuple[dict[str, float], ...]:
     """In every bin that holds more than noise: the mean score, and the share with the outcome."""
-    cells, found = scores.moved, []
+    sizes = scores.moved.sum(axis=1)
+    shown = sizes >= metrics.LEAST_SIZE * scores.noise * math.sqrt(2.0)
+    with_, sizes = scores.moved[shown, 1], sizes[shown]
     law = block.law.scaled(scores.noise / block.law.std)
-    mean = curve.mean(1 / (1 + np.exp(-curve.x)))
-    for place, (without, with_) in enumerate(cells):
-        size = without + with_
-        if size < metrics.LEAST_SIZE * scores.noise * math.sqrt(2.0):
-            continue
-        low, high = wilson(np.array(with_), np.array(size), law, 1 - confidence)
-        rate = min(max(with_ / size, 0.0), 1.0)
-        found.append(
-            {
-                "score": float(mean[place]),
-                "share": float(rate),
-                "low": float(min(low, rate)),
-                "high": float(max(high, rate)),
-                "records": float(size),
-            }
-        )
-    return tuple(found)
+    low, high = wilson(with_, sizes, law, 1 - confidence)
+    rate = np.clip(with_ / sizes, 0.0, 1.0)
+    drawn = {
+        "score": curve.mean(1 / (1 + np.exp(-curve.x)))[shown],
+        "share": rate,
+        "low": np.minimum(low, rate),
+        "high": np.maximum(high, rate),
+        "records": sizes,
+    }
+    columns = zip(*(own.tolist() for own in drawn.values()), strict=True)
+    return tuple(dict(zip(drawn, row, strict=True)) for row in columns)
 
 
 def _roc(scores: Counts) -> tuple[tuple[float, float], ...]:

@@ -41,6 +41,7 @@ _WIDEST, _BEND = 5.0, 1.25
 # Places in each bin at which the density of scores is known; a slope with a larger standard error
 # says nothing.
 _NODES, _WIDEST_SLOPE = 9, 1.0
+_PLACES, _WEIGHTS = np.polynomial.legendre.leggauss(_NODES)
 # By which part a bin may hold more or less than a smooth curve says.
 _ROUGH = 0.5
 
@@ -238,9 +239,8 @@ def score_curve(scores: Counts, cuts: np.ndarray) -> ScoreCurve:
     squares; a weak prior keeps what noise hides near a normal density."""
     totals, noise = scores.moved.sum(axis=1), 2 * scores.noise**2
     edges = _edges(cuts)
-    nodes, weights = np.polynomial.legendre.leggauss(_NODES)
-    half = np.diff(edges)[:, None] / 2
-    x = (edges[1:] + edges[:-1])[:, None] / 2 + half * nodes
+    weights, half = _WEIGHTS, np.diff(edges)[:, None] / 2
+    x = (edges[1:] + edges[:-1])[:, None] / 2 + half * _PLACES
     t = x / _WIDEST
     basis = np.stack([np.ones_like(t), t, t**2, t**3])  # (4, bins, nodes)
     size = max(float(totals.sum()), 4.0)
@@ -309,7 +309,7 @@ def calibration(scores: Counts, curve: ScoreCurve, confidence: float) -> Calibra
     smooth or an even one, would change, counts as an error: half of the larger; so does 0.06 of the
     width of each bin, by which the mean of its scores may be elsewhere."""
     root = _root(scores, curve)
-    others = np.array([_root(scores, other).at - root.at for other in (curve.even, curve.smooth)])
+    others = [_root(scores, other, root.at).at - root.at for other in (curve.even, curve.smooth)]
     apart = np.abs(others).max(axis=0)
     width = 0.06 * (curve.x[:, -1] - curve.x[:, 0])
     inside = expit(root.at[0] + root.at[1] * curve.x)
@@ -327,9 +327,9 @@ def calibration(scores: Counts, curve: ScoreCurve, confidence: float) -> Calibra
     return Calibrated(found[1], found[0], (float(root.at[0]), float(root.at[1])))
 
 
-def _root(scores: Counts, curve: ScoreCurve) -> _Root:
-    cells = scores.moved
-    at, known = np.array([0.0, 1.0]), False
+def _root(scores: Counts, curve: ScoreCurve, first: np.ndarray | None = None) -> _Root:
+    cells, known = scores.moved, False
+    at = np.array([0.0, 1.0]) if first is None or np.abs(first).max() > 2 else first
     for _ in range(100):
         inside = expit(at[0] + at[1] * curve.x)
         chance, bend = curve.mean(inside), inside * (1 - inside)

@@ -159,6 +159,10 @@ def cases():
     yield "averaged", plain, scores(plain, **averaged)
     yield "probit", plain, scores(plain, link="probit", **averaged)
     yield "curves", curved, scores(curved, divided=True)
+    without = schema_of({name: own for name, own in PLAIN.items() if name != "age"})
+    late = scores(without, labels=(), link="exp", offset=Offset("age", True))
+    yield "exposure", plain, late
+    yield "offset", plain, scores(without, **number, offset=Offset("age", False))
     pairs = schema_of(PLAIN, interactions=(("age", "ward"), ("dose", "sex")))
     yield "products", pairs, scores(pairs)
     for activation in ("softplus", "elu", "selu", "gelu", "identity"):
@@ -253,7 +257,7 @@ def test_scikit_learn_predicts_the_same(name, tmp_path):
         assert name in ("sign", "averaged")
 
 
-@pytest.mark.parametrize("name", ["curves", "products", "softplus"])
+@pytest.mark.parametrize("name", ["curves", "products", "softplus", "exposure", "offset"])
 def test_what_scikit_learn_has_no_part_for_is_refused(name, tmp_path):
     with pytest.raises(InvalidInput, match="export to json or onnx"):
         scikit_learn.pipeline(model_of(name, tmp_path / "m")[0])
@@ -294,6 +298,13 @@ def run_onnx(model, cells):
 def test_onnx_predicts_the_same(name, tmp_path):
     model, cells = model_of(name, tmp_path / "m")
     labels, numbers = said_by(model, cells)
+    if name == "offset":
+        with pytest.raises(InvalidInput, match="export to json"):
+            run_onnx(model, cells)
+        return
+    if name == "exposure":  # the graph is for one unit of it
+        del cells["age"]
+        labels, numbers = said_by(model, cells)
     found = run_onnx(model, cells)
     np.testing.assert_allclose(found[-1], numbers, rtol=1e-6, atol=1e-6)
     if labels is not None:

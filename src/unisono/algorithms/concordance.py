@@ -44,7 +44,13 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
-from unisono.algorithms.survival_curves import NOT_DETERMINED, Numbers, redrawn, shifted, split
+from unisono.algorithms.survival_curves import (
+    NOT_DETERMINED,
+    Numbers,
+    redrawn_apart,
+    shifted,
+    split,
+)
 
 _DRAWS = 399  # of the bootstrap, whose deviation they tell to 4 %
 _DROWNED = 3.0  # deviations of the number of pairs, below which there may be none
@@ -82,7 +88,7 @@ def concordance_of(cells: np.ndarray, numbers: Numbers, confidence: float = 0.95
     """Of a noisy table (score intervals, 2 K + 1), low scores first."""
     cells = shifted(np.asarray(cells, float), numbers.records)
     good, pairs = _pairs(cells, numbers.noise)
-    truth, tables = redrawn(cells, numbers, _DRAWS)
+    truth, tables, quiet = redrawn_apart(cells, numbers, _DRAWS)
     expected = np.divide(*_pairs(truth, 0.0))
     drawn_good, drawn_pairs = _pairs(tables, numbers.noise)
     if pairs < _DROWNED * drawn_pairs.std() or (drawn_pairs <= 0).any():
@@ -93,7 +99,6 @@ def concordance_of(cells: np.ndarray, numbers: Numbers, confidence: float = 0.95
     reach = z * math.hypot(apart.std(), apart.mean(), binned)
     if reach > _WIDEST:
         return Concordance(None, None, None, None, confidence)
-    _, quiet = redrawn(cells, numbers._replace(noise=0.0, of_records=0.0), _DRAWS)
     alone = z * float(np.std(np.divide(*_pairs(quiet, 0.0))))
     value = float(np.clip(good / pairs, 0.0, 1.0))
     share = 1 - min(alone / reach, 1.0)

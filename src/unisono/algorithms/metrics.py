@@ -42,6 +42,8 @@ _WIDEST, _BEND = 5.0, 1.25
 # says nothing.
 _NODES, _WIDEST_SLOPE = 9, 1.0
 _PLACES, _WEIGHTS = np.polynomial.legendre.leggauss(_NODES)
+# The part of what another spread of scores within bins would change that counts as an error.
+_DOUBT = 0.75
 # By which part a bin may hold more or less than a smooth curve says.
 _ROUGH = 0.5
 
@@ -306,7 +308,7 @@ class _Root(NamedTuple):
 
 def calibration(scores: Counts, curve: ScoreCurve, confidence: float) -> Calibrated:
     """Of counts (bins, 2) without and with the outcome. What another density within the bins, a
-    smooth or an even one, would change, counts as an error: half of the larger; so does 0.06 of the
+    smooth or an even one, would change, counts as an error: most of the larger; so does 0.06 of the
     width of each bin, by which the mean of its scores may be elsewhere."""
     root = _root(scores, curve)
     others = [_root(scores, other, root.at).at - root.at for other in (curve.even, curve.smooth)]
@@ -320,7 +322,7 @@ def calibration(scores: Counts, curve: ScoreCurve, confidence: float) -> Calibra
         _, noise = scores.errors(root.pulls[place])
         sampling = float((root.pulls[place] ** 2 * smooth).sum())
         pull = root.pulls[place, :, 1] - root.pulls[place, :, 0]  # of one record more with it
-        error = noise + (apart[place] / 2) ** 2 + float((pull**2 * moved**2).sum())
+        error = noise + (_DOUBT * apart[place]) ** 2 + float((pull**2 * moved**2).sum())
         said = root.known and error + sampling < _WIDEST_SLOPE**2
         value = float(root.at[place])
         found.append(measured(name, value, sampling, error, confidence, known=said))

@@ -232,6 +232,14 @@ def redrawn(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The bootstrap: a table for the truth (groups, cells), and tables drawn from it with records
     and noise (draws, groups, cells)."""
+    truth, tables, _ = redrawn_apart(cells, numbers, draws)
+    return truth, tables
+
+
+def redrawn_apart(
+    cells: np.ndarray, numbers: Numbers, draws: int = _DRAWS
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """As `redrawn`, and the same tables before their noise."""
     generator = np.random.default_rng(_SEED)
     records: Any = numbers.records
     count = max(1, round(float(cells.sum()) if records is None else records))
@@ -246,7 +254,8 @@ def redrawn(
     )
     if records is not None:
         records = count + numbers.of_records * generator.standard_normal((draws, 1, 1))
-    return count * chances, shifted((drawn + noise).reshape(draws, *cells.shape), records)
+    noisy, quiet = (own.reshape(draws, *cells.shape) for own in (drawn + noise, drawn))
+    return count * chances, shifted(noisy, records), quiet
 
 
 def _rising(hazard: np.ndarray) -> np.ndarray:

@@ -42,6 +42,7 @@ from unisono.core.privacy import Privacy
 from unisono.core.study import Result, Study
 from unisono.errors import InvalidInput
 from unisono.problems.columns import Groups
+from unisono.problems.survival import BEYOND
 
 # Chances below this count as this in the log loss, which is bounded by it.
 LEAST_CHANCE = 0.01
@@ -426,7 +427,7 @@ class TimeEvaluation(_Evaluation):
         groups = self._grouped(group, len(time))
         known = np.isfinite(interval) & np.isfinite(time) & np.isfinite(event) & np.isfinite(groups)
         place, score = (np.where(known, own, 0.0) for own in (groups, interval))
-        own = cells_of(np.where(known, time, 0.0), event, self.bins, np)
+        own = cells_of(np.clip(np.where(known, time, 0.0), 0.0, BEYOND), event, self.bins, np)
         cell = place * self.cells + score * (2 * self.bins + 1) + own
         found = np.zeros((len(time), 5))
         found[:, 0] = np.where(known, cell, np.nan)

@@ -15,9 +15,13 @@ noise left nothing (counted apart).
     three       three classes
     numbers     errors that spread with the prediction, a long tail
     groups      balanced, with two subgroups of 1 : 3, one of which the model serves badly
+    times       times until an event, a third of them censored, two subgroups
+    fading      a score whose effect fades with time, and spreads less than the model says
 
-The last four were written down after the method was fixed; nothing was tuned to them. Of 1,000
-simulations a share of 95 % has a standard error of .7 points.
+All but the first three were written down after the method was fixed, and nothing was tuned to them:
+where the calibration slope of "skewed" held too seldom (85 % of 2,000 records), the curve of scores
+was mended on other shapes (uniform, two humps, gamma, folded normal, exponentials with other edges)
+and this was run again. Of 1,000 simulations a share of 95 % has a standard error of .7 points.
 """
 
 import argparse
@@ -27,7 +31,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import expit, logit, softmax
+from scipy.special import expit, logit, ndtri, softmax
 from scipy.stats import binom
 
 import figures
@@ -37,7 +41,9 @@ from unisono.algorithms.evaluation import (
     ClassEvaluation,
     Evaluated,
     NumberEvaluation,
+    TimeEvaluation,
     class_evaluation,
+    time_evaluation,
 )
 from unisono.algorithms.survey import STATISTICS
 from unisono.core.algorithm import agree_facts
@@ -49,10 +55,11 @@ from unisono.core.trust import Trust
 from unisono.core.values import Private
 from unisono.engines import in_process
 
-SCORECARD = figures.Benchmark(seconds=3600)
+SCORECARD = figures.Benchmark(seconds=1800)
 PARTIES = np.array([0.4, 0.25, 0.2, 0.1, 0.05])
 BOUNDS, LARGEST = (0.0, 200.0), 50.0
 TRUTH = 2_000_000
+PAIRS, BATCHES = 12_000, 25  # all pairs of so many records, so often, for the truth of concordance
 
 
 class Drawn(NamedTuple):
@@ -62,6 +69,7 @@ class Drawn(NamedTuple):
     truth: np.ndarray
     group: np.ndarray | None = None
     interval: tuple[np.ndarray, np.ndarray] | None = None
+    event: np.ndarray | None = None
 
 
 def _two(score: np.ndarray, truth: np.ndarray, generator: np.random.Generator) -> Drawn:
@@ -115,8 +123,29 @@ def groups(n: int, generator: np.random.Generator) -> Drawn:
     return _two(x, served * x + 0.4 * z + 0.3 * group, generator)._replace(group=group)
 
 
+def times(n: int, generator: np.random.Generator) -> Drawn:
+    x, z = generator.normal(size=(2, n))
+    group = (generator.random(n) < 0.4).astype(float)
+    time = generator.exponential(size=n) * np.exp(-0.8 * x - 0.4 * z - 0.3 * group)
+    return _censored(x, time, generator)._replace(group=group)
+
+
+def fading(n: int, generator: np.random.Generator) -> Drawn:
+    x = 0.7 * generator.normal(size=n)
+    time = generator.exponential(size=n) * np.exp(-1.5 * x)
+    return _censored(x, np.where(time < 0.3, time, 0.3 + generator.exponential(size=n)), generator)
+
+
+def _censored(score: np.ndarray, time: np.ndarray, generator: np.random.Generator) -> Drawn:
+    """Up to a horizon of 1."""
+    censored = generator.exponential(1.5, len(time))
+    event = (time <= censored) & (time <= 1)
+    return Drawn(score, np.minimum(time, censored), event=event.astype(float))
+
+
 DESIGNS: dict[str, Callable[[int, np.random.Generator], Drawn]] = {
-    one.__name__: one for one in (balanced, rare, confident, skewed, three, numbers, groups)
+    one.__name__: one
+    for one in (balanced, rare, confident, skewed, three, numbers, groups, times, fading)
 }
 
 
@@ -126,18 +155,37 @@ DESIGNS: dict[str, Callable[[int, np.random.Generator], Drawn]] = {
 @lru_cache
 def wanted(design: str) -> dict[str, float]:
     """Every metric in the population, by its name; of groups as "group: name"."""
-    drawn = DESIGNS[design](TRUTH, np.random.default_rng(zlib.crc32(b"truth " + design.encode())))
+    generator = np.random.default_rng(zlib.crc32(b"truth " + design.encode()))
+    if design in ("times", "fading"):
+        batches = [_with_groups(DESIGNS[design](PAIRS, generator)) for _ in range(BATCHES)]
+        return {name: float(np.mean([one[name] for one in batches])) for name in batches[0]}
+    return _with_groups(DESIGNS[design](TRUTH, generator))
+
+
+def _with_groups(drawn: Drawn) -> dict[str, float]:
     found = plain(drawn)
     if drawn.group is not None:
         for place, label in enumerate("ab"):
             own = drawn.group == place
-            part = plain(Drawn(drawn.said[own], drawn.truth[own]))
+            event = None if drawn.event is None else drawn.event[own]
+            part = plain(Drawn(drawn.said[own], drawn.truth[own], event=event))
             found |= {f"{label}: {name}": value for name, value in part.items()}
     return found
 
 
+def harrell(score: np.ndarray, time: np.ndarray, event: np.ndarray) -> float:
+    """Of pairs of which one had its event while the other was at risk: how often it scored higher
+    (Harrell et al. 1982)."""
+    order = np.argsort(time)
+    score, happened = score[order], np.flatnonzero(event[order])
+    above = [int((score[place + 1 :] < score[place]).sum()) for place in happened]
+    return sum(above) / int((len(score) - 1 - happened).sum())
+
+
 def plain(drawn: Drawn) -> dict[str, float]:
     """Metrics without privacy, as textbooks have them."""
+    if drawn.event is not None:
+        return {"concordance": harrell(drawn.said, drawn.truth, drawn.event)}
     if drawn.said.ndim == 1:
         error = np.clip(drawn.said - drawn.truth, -LARGEST, LARGEST)
         assert drawn.interval is not None
@@ -203,6 +251,8 @@ def measure(design: str, records: int, epsilon: float, simulations: int) -> Cell
     evaluation: Any
     if design == "numbers":
         evaluation = NumberEvaluation(BOUNDS, LARGEST, intervals=True)
+    elif design in ("times", "fading"):
+        evaluation = time_evaluation(records, privacy, ("a", "b") if design == "times" else ())
     else:
         classes = ("0", "1", "2")[: 3 if design == "three" else 2]
         evaluation = class_evaluation(
@@ -229,7 +279,15 @@ def measure(design: str, records: int, epsilon: float, simulations: int) -> Cell
     return Cell(holds, width)
 
 
-def _columns(evaluation: ClassEvaluation | NumberEvaluation, drawn: Drawn) -> np.ndarray:
+def _columns(
+    evaluation: ClassEvaluation | NumberEvaluation | TimeEvaluation, drawn: Drawn
+) -> np.ndarray:
+    if isinstance(evaluation, TimeEvaluation):
+        assert drawn.event is not None
+        cuts = ndtri(np.arange(1, evaluation.intervals) / evaluation.intervals)
+        place = np.searchsorted(cuts, drawn.said).astype(float)
+        time = np.where(drawn.truth > 1, 2.0, drawn.truth)
+        return evaluation.columns(place, time, drawn.event, drawn.group)
     if isinstance(evaluation, NumberEvaluation):
         return evaluation.columns(drawn.said, drawn.truth, drawn.group, drawn.interval)
     return evaluation.columns(drawn.said, drawn.truth, drawn.group)
@@ -286,6 +344,7 @@ def main() -> None:
     refuted = [(d, n) for (_, d, n), p in zip(p_values, worst, strict=True) if p < 0.01]
     print(f"pooled {pooled:.4f}; below 93 % (Holm, 1 %): {refuted or 'none'}")
     figures.report("95 % intervals of an evaluation, pooled", pooled, "of them hold", aim=0.94)
+    figures.report("the same, not too wide", pooled, "of them hold", aim=0.975, lower=True)
     figures.report("metrics that cover less than 93 %", len(refuted), "", aim=0, lower=True)
 
 

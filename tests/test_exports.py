@@ -35,6 +35,7 @@ from unisono.core.events import (
 from unisono.core.trust import Relation
 from unisono.data.encoding import Frame
 from unisono.data.schema import Schema
+from unisono.data.sites import SITE, site_column
 from unisono.errors import InvalidInput
 from unisono.exports import onnx_graph, plain_json, scikit_learn, statement
 from unisono.exports.dp_events import dp_events
@@ -159,6 +160,10 @@ def cases():
     yield "averaged", plain, scores(plain, **averaged)
     yield "probit", plain, scores(plain, link="probit", **averaged)
     yield "curves", curved, scores(curved, divided=True)
+    without = schema_of({name: own for name, own in PLAIN.items() if name != "age"})
+    late = scores(without, labels=(), link="exp", offset=Offset("age", True))
+    yield "exposure", plain, late
+    yield "offset", plain, scores(without, **number, offset=Offset("age", False))
     pairs = schema_of(PLAIN, interactions=(("age", "ward"), ("dose", "sex")))
     yield "products", pairs, scores(pairs)
     for activation in ("softplus", "elu", "selu", "gelu", "identity"):
@@ -253,10 +258,33 @@ def test_scikit_learn_predicts_the_same(name, tmp_path):
         assert name in ("sign", "averaged")
 
 
-@pytest.mark.parametrize("name", ["curves", "products", "softplus"])
+@pytest.mark.parametrize("name", ["curves", "products", "softplus", "exposure", "offset"])
 def test_what_scikit_learn_has_no_part_for_is_refused(name, tmp_path):
     with pytest.raises(InvalidInput, match="export to json or onnx"):
         scikit_learn.pipeline(model_of(name, tmp_path / "m")[0])
+
+
+def test_effects_of_parties_in_every_export(tmp_path):
+    """The column of parties is a category for other programs."""
+    known = schema_of(PLAIN | TARGET).columns
+    sites = site_column(("north", "south", "west"), (40, 50, 60))
+    columns = {"age": known["age"], SITE: sites}
+    how = scores(Schema.model_construct(columns=columns, target=None))
+    whole = Schema.model_construct(columns={**columns, "ill": known["ill"]}, target="ill")
+    (tmp_path / "m").mkdir()
+    CERTIFICATE.write(tmp_path / "m", certificate())
+    document, arrays = fitted_document("glm", {}, whole, how)
+    save_model(tmp_path / "m", {"title": "sites"}, document, arrays)
+    model = load(tmp_path / "m")
+    cells = {"age": [10.0, 50.0, 90.0], SITE: ["north", "west", "south"]}
+    wanted = model.predict_proba(cells)
+    plain, predict = json.loads(plain_json.as_text(model)), page_scorer()
+    rows = [{name: own[place] for name, own in cells.items()} for place in range(3)]
+    np.testing.assert_allclose([predict(plain, row) for row in rows], wanted, rtol=1e-9)
+    np.testing.assert_allclose(run_onnx(model, cells)[-1], wanted, atol=1e-6)
+    pipeline = pickle.loads(scikit_learn.as_bytes(model))
+    found = pipeline.predict_proba(pandas.DataFrame(cells))
+    np.testing.assert_allclose(found, wanted, atol=1e-6)
 
 
 def test_groups_in_scikit_learn_and_onnx(tmp_path):
@@ -294,6 +322,13 @@ def run_onnx(model, cells):
 def test_onnx_predicts_the_same(name, tmp_path):
     model, cells = model_of(name, tmp_path / "m")
     labels, numbers = said_by(model, cells)
+    if name == "offset":
+        with pytest.raises(InvalidInput, match="export to json"):
+            run_onnx(model, cells)
+        return
+    if name == "exposure":  # the graph is for one unit of it
+        del cells["age"]
+        labels, numbers = said_by(model, cells)
     found = run_onnx(model, cells)
     np.testing.assert_allclose(found[-1], numbers, rtol=1e-6, atol=1e-6)
     if labels is not None:

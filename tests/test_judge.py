@@ -8,6 +8,7 @@ from sklearn.svm import LinearSVC
 
 import unisono
 from unisono.errors import InvalidInput
+from unisono.estimators import PrivateLogisticRegression
 
 DRAW = np.random.default_rng(3)
 X = DRAW.normal(size=(4000, 3))
@@ -82,15 +83,69 @@ def test_unknown_labels_count_nowhere():
         ({"groups": np.zeros(7), "labels": ["0"]}, "7 groups for 4000 records"),
         ({"bounds": (3, 1)}, "the first must be below the second"),
         ({"bounds": (0, 100), "largest_error": -1.0}, "above zero"),
+        ({"bounds": (0, 1), "events": np.ones(7)}, "7 events for 4000 times"),
+        ({"bounds": (0, 1), "events": np.ones(4000)}, "give cuts="),
+        ({"bounds": (0, 1), "events": np.ones(4000), "cuts": [1, 0]}, "7 numbers are needed"),
+        ({"events": np.ones(4000)}, r"give \(low, high\) of y"),
     ],
 )
 def test_what_is_wrong_is_said_and_nothing_is_spent(options, words):
-    model, book = LogisticRegression().fit(X[:500], Y[:500]), ledger()
+    model, book, y = LogisticRegression().fit(X[:500], Y[:500]), ledger(), Y
+    if "events" in options:  # scores are numbers
+        model, y = LinearRegression().fit(X[:500], T[:500]), T
     with pytest.raises(InvalidInput, match=words):
-        judged(model, ledger=book, **options)
+        judged(model, y, ledger=book, **options)
     assert not book.purposes()
 
 
 def test_a_regression_needs_bounds():
     with pytest.raises(InvalidInput, match="names no classes"):
         judged(LinearRegression().fit(X[:500], T[:500]), T)
+
+
+class Risk:
+    """A score that is higher where the event is expected sooner."""
+
+    def predict(self, rows):
+        return rows @ [1.0, 0.5, 0.0]
+
+
+def test_a_survival_model_by_group():
+    """Beside Harrell's C of all pairs, which 30 lines of another test count one by one."""
+    score = Risk().predict(X)
+    time = DRAW.exponential(size=4000) * np.exp(-score)
+    censored = DRAW.exponential(1.5, 4000)
+    events, seen = time <= censored, np.minimum(time, censored)
+    sex = np.where(X[:, 2] > 0, "f", "m")
+    cuts = list(1.1 * np.array([-1.15, -0.67, -0.32, 0.0, 0.32, 0.67, 1.15]))
+    found = judged(
+        Risk(), seen, bounds=(0.0, 1.0), events=events, cuts=cuts, groups=sex, labels=["f", "m"]
+    )
+
+    def harrell(own):
+        t, e, s = np.minimum(seen[own], 1.0), events[own] & (seen[own] <= 1), score[own]
+        first = e[:, None] & (t[:, None] < t[None])
+        return (first * (s[:, None] > s[None])).sum() / first.sum()
+
+    assert found["concordance"].value == pytest.approx(harrell(np.ones(4000, bool)), abs=0.01)
+    assert found["concordance"].low < found["concordance"].value < found["concordance"].high
+    for group in found.to_json()["groups"]:
+        [metric] = group["metrics"]
+        assert metric["value"] == pytest.approx(harrell(sex == group["group"]), abs=0.015)
+    assert "concordance, m less f" in [one["name"] for one in found.to_json()["gaps"]]
+
+
+def test_a_ledger_that_paid_for_training_labels_the_figures():
+    book = ledger()
+    bounds = ([-4.0] * 3, [4.0] * 3)
+    model = PrivateLogisticRegression(
+        epsilon=9.0, delta=1e-6, bounds=bounds, classes=["ill", "well"], ledger=book
+    )
+    model.fit(X[:500], Y[:500])
+    found = judged(model, ledger=book)
+    assert len(found.learnt_from) == 1
+    assert "ON RECORDS THAT WERE LEARNT FROM" in str(found)
+    assert found.to_json()["learnt_from"] == list(found.learnt_from)
+    other = judged(model, ledger=ledger(2))
+    assert other.learnt_from == ()
+    assert "LEARNT FROM" not in str(other)

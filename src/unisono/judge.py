@@ -18,10 +18,12 @@ from unisono.algorithms.evaluation import (
     ClassEvaluation,
     Evaluated,
     NumberEvaluation,
+    TimeEvaluation,
     class_evaluation,
     evaluated_json,
+    time_evaluation,
 )
-from unisono.algorithms.evaluation_text import evaluation_html, evaluation_text
+from unisono.algorithms.evaluation_text import evaluation_html, evaluation_text, learnt_from
 from unisono.algorithms.metrics import Metric
 from unisono.algorithms.survey import STATISTICS
 from unisono.core.certificate import Certificate
@@ -33,6 +35,7 @@ from unisono.core.trust import Trust
 from unisono.core.values import Private
 from unisono.data import as_text, listed
 from unisono.engines import in_process
+from unisono.engines.payments import paid_training
 from unisono.errors import InvalidInput
 from unisono.estimators.members import (
     facts_of,
@@ -41,6 +44,8 @@ from unisono.estimators.members import (
     public_sizes,
     shuffled,
 )
+from unisono.models.prediction import HazardRatio
+from unisono.problems.survival import BEYOND
 
 
 @dataclass(frozen=True)
@@ -51,6 +56,8 @@ class Evaluation:
     figures: Evaluated
     confidence: float
     certificate: Certificate
+    # Whose ledgers have paid for the training of this model, as far as they can tell.
+    learnt_from: tuple[str, ...] = ()
 
     def __getitem__(self, name: str) -> Metric:
         known = {one.name: one for one in self.figures.overall.metrics}
@@ -60,11 +67,13 @@ class Evaluation:
 
     def to_json(self) -> dict[str, Any]:
         """All of it, fit for plotting: subgroups, gaps, ROC, calibration and confusion."""
-        return evaluated_json(self.figures)
+        label = {"learnt_from": list(self.learnt_from)} if self.learnt_from else {}
+        return evaluated_json(self.figures) | label
 
     @property
     def text(self) -> str:
-        return evaluation_text(self.to_json(), self.confidence)
+        table = evaluation_text(self.to_json(), self.confidence)
+        return "\n".join(filter(None, [table, learnt_from(self.to_json())]))
 
     @property
     def epsilon(self) -> float:
@@ -97,6 +106,8 @@ def evaluate(
     largest_error: float | None = None,
     groups: Any = None,
     labels: Sequence[Any] | None = None,
+    events: Any = None,
+    cuts: Sequence[float] | None = None,
     parties: Any = None,
     trust: str | Trust | None = None,
     records: Any = None,
@@ -109,13 +120,16 @@ def evaluate(
     Of classifiers (`classes`, or those that the model names): accuracy, AUC, Brier score, log loss,
     calibration, recall and precision. Of regressions (`bounds` of y): RMSE, R², bias, and the
     coverage of prediction intervals that the model has; an error counts as `largest_error` at most,
-    by default a quarter of the bounds. `groups` (n,) with their public `labels` are judged apart
+    by default a quarter of the bounds. Of survival models (`events` (n,), true where the event
+    happened at the time y; `bounds` of y end at the horizon): concordance, of a model that
+    `unisono.load` read, or of any whose `predict` is higher where the event is expected sooner,
+    with public `cuts` of it, seven or so. `groups` (n,) with their public `labels` are judged apart
     and compared. Intervals count sampling, noise and bins.
 
     `parties` (n,) says whose each record is, where there are several, each with its `ledger`; under
     add-or-remove `records` is a public number of them for each party. Records that miss y, or that
-    the model cannot predict, count nowhere. If the same ledger has paid for training this model,
-    its records may be those that it learnt from: then figures are too good.
+    the model cannot predict, count nowhere. If a ledger has paid for training this model, its
+    records may be those that it learnt from: then figures are too good, and labelled so.
     """
     truth = listed(y)
     members = membership(parties, len(truth))
@@ -125,9 +139,14 @@ def evaluate(
     chosen = default_trust(len(members.names)) if trust is None else Trust(trust)
     sizes = public_sizes(records, members, relation)
     places, names = _groups(groups, labels, len(truth))
-    known = _classes(model, classes) if bounds is None else None
-    evaluation: ClassEvaluation | NumberEvaluation
-    if known is not None:
+    known = _classes(model, classes) if bounds is None and events is None else None
+    evaluation: ClassEvaluation | NumberEvaluation | TimeEvaluation
+    if events is not None:
+        evaluation = time_evaluation(sum(sizes), privacy, names, complete=False)
+        rows = _judged_times(
+            model, X, truth, listed(events), _range(bounds), cuts, evaluation, places
+        )
+    elif known is not None:
         evaluation = class_evaluation(
             known, sum(sizes), privacy, names, complete=False, scored=_scored(model)
         )
@@ -151,7 +170,59 @@ def evaluate(
     ]
     result = in_process.run(study, parts, purpose="evaluation")
     found = evaluation.read(study, result, confidence)
-    return Evaluation(found, confidence, result.certificate)
+    pairs = zip(members.names, ledgers, strict=True)
+    learnt = tuple(str(name) for name, book in pairs if paid_training(book, *_trained_by(model)))
+    return Evaluation(found, confidence, result.certificate, learnt)
+
+
+def _trained_by(model: Any) -> tuple[str, str]:
+    """The hashes of the study file and of the study that a model says it was learnt by."""
+    said = getattr(model, "result", None)
+    file = said.get("file", "") if isinstance(said, Mapping) else ""
+    stated = getattr(model, "certificate_", None)
+    if stated is not None:
+        return str(file), str(getattr(stated, "study", ""))
+    kept = getattr(model, "certificate", None)
+    return str(file), str(kept.get("study", "")) if isinstance(kept, Mapping) else ""
+
+
+def _judged_times(
+    model: Any,
+    X: Any,
+    truth: Any,
+    events: Any,
+    bounds: tuple[float, float],
+    cuts: Sequence[float] | None,
+    evaluation: TimeEvaluation,
+    places: np.ndarray | None,
+) -> np.ndarray:
+    if len(events) != len(truth):
+        raise InvalidInput(f"{len(events)} events for {len(truth)} times: give each record one")
+    score = np.asarray(model.predict(X), float)
+    prediction = getattr(model, "prediction", None)
+    if cuts is not None:
+        limits = np.asarray(cuts, float)
+    elif isinstance(prediction, HazardRatio):
+        score, limits = np.log(score), prediction.cuts(evaluation.intervals)
+    else:
+        raise InvalidInput(
+            "the model does not say how its scores spread: give cuts=[...] of them, from public "
+            "knowledge; they are not read from the records"
+        )
+    if limits.shape != (evaluation.intervals - 1,) or not (np.diff(limits) > 0).all():
+        raise InvalidInput(
+            f"cuts = {limits.tolist()}: {evaluation.intervals - 1} numbers are needed, rising from "
+            "one to the next"
+        )
+    low, horizon = bounds
+    if low < 0:
+        raise InvalidInput(f"bounds = {bounds!r}: times are not negative; let them begin at 0")
+    time = np.array([_number(one) for one in truth])
+    time = np.where(time >= horizon, BEYOND, time / horizon)
+    time = np.where(time >= 0, time, np.nan)
+    happened = np.array([_number(one) for one in events])
+    place = np.where(np.isfinite(score), np.searchsorted(limits, score), np.nan)
+    return evaluation.columns(place, time, happened, places).astype(np.float32)
 
 
 def _judged_classes(

@@ -14,11 +14,13 @@ from unisono.algorithms.estimates import _guarantees
 from unisono.algorithms.evaluation import (
     WORST_LOSS,
     NumberEvaluation,
+    TimeEvaluation,
     class_evaluation,
     evaluated_json,
 )
 from unisono.algorithms.metrics import Counts
 from unisono.algorithms.survey import STATISTICS
+from unisono.algorithms.survival_table import cells_of
 from unisono.core.algorithm import agree_facts
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
@@ -217,3 +219,37 @@ def test_noise_widens_and_is_told():
     share = 1280 / 1500
     wide = 2 * 1.96 * math.sqrt(share * (1 - share) / 1500)
     assert quiet.high - quiet.low == pytest.approx(wide, rel=0.01)
+
+
+# ------------------------------------------------------------------- times until an event
+
+
+def test_times_are_counted_record_by_record_in_one_cell():
+    """Whatever a record holds, it is in one cell or in none, and moves no other."""
+    how = TimeEvaluation(6, groups=("f", "m"), complete=False)
+    facts = agree_facts((10, 10, 10), 5, Trust.SECURE_SUM)
+    generator = np.random.default_rng(4)
+    odd = np.array([0.0, -1.0, 0.5, 1.0, 1.0001, 2.0, 1e300, np.inf, -np.inf, np.nan])
+    records = 400
+    places = generator.integers(0, 8, records).astype(float)
+    given = [places, *(generator.choice(odd, records) for _ in range(2))]
+    given.append(generator.choice([0.0, 1.0, 5.0, np.nan], records))
+    cells = how.columns(*given)[:, 0]
+    known = np.isfinite(cells)
+    assert 0 < known.sum() < records
+    assert (cells[known] == np.floor(cells[known])).all()
+    assert cells[known].min() >= 0
+    assert cells[known].max() < 2 * how.cells == how.survey.table(facts).dimension
+    for place in range(20):
+        other = [np.array(own) for own in given]
+        for own in other:
+            own[place] = generator.choice(odd)
+        moved = how.columns(*other)[:, 0]
+        assert np.array_equal(np.delete(moved, place), np.delete(cells, place), equal_nan=True)
+
+
+def test_cells_are_those_of_the_table_of_survival():
+    """A time at the end of an interval is in it, whoever outlasts the horizon is beyond."""
+    time = np.array([0.0, 0.1, 0.25, 0.2501, 1.0, 1.5])
+    assert cells_of(time, np.ones(6), 4, np).tolist() == [0, 0, 0, 1, 3, 8]
+    assert cells_of(time, np.zeros(6), 4, np).tolist() == [4, 4, 4, 5, 7, 8]

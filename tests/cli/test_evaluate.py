@@ -158,3 +158,94 @@ def test_records_that_were_kept_out_give_all_metrics(tmp_path, model, target, na
 def test_metrics_that_cannot_be_asked_for(more, words):
     with pytest.raises(InvalidInput, match=words):
         parse_study(f"{BIG}\n[evaluation]\n{more}\n")
+
+
+# ------------------------------------------------------------- times until an event
+
+TIMES = """
+title = "How long?"
+
+[data]
+target = "months"
+columns.age = { kind = "number", bounds = [0.0, 100.0] }
+columns.sex = { kind = "category", values = ["f", "m"] }
+columns.months = { kind = "number", bounds = [0.0, 24.0] }
+columns.died = { kind = "category", values = ["no", "yes"] }
+
+[[parties]]
+name = "north"
+records = 900
+[[parties]]
+name = "south"
+records = 900
+
+[privacy]
+epsilon = 50.0
+delta = 1e-5
+
+[trust]
+mode = "secure-sum"
+
+[model]
+name = "hazards"
+event = "died"
+"""
+
+
+def patients(seed, records=ENOUGH):
+    generator = np.random.default_rng(seed)
+    age, sex = generator.uniform(0, 100, records).round(1), generator.choice(["f", "m"], records)
+    hazard = np.exp(0.03 * (age - 50) + 0.5 * (sex == "m")) / 15
+    time, censored = generator.exponential(1 / hazard), generator.uniform(6, 30, records)
+    seen = np.minimum(np.minimum(time, censored), 24).round(2)
+    died = np.where((time <= censored) & (time <= 24), "yes", "no")
+    return {"age": age, "sex": sex, "months": seen, "died": died}
+
+
+def harrell(score, time, event):
+    first = event[:, None] & (time[:, None] < time[None])
+    above = (score[:, None] > score[None]) + 0.5 * (score[:, None] == score[None])
+    return float((first * above).sum() / first.sum())
+
+
+def test_survival_models_are_judged_by_their_concordance(tmp_path):
+    """In the study itself, by records that it kept out; afterwards by new ones, by subgroup."""
+    held = '\n[evaluation]\nholdout = 0.5\nepsilon = 40.0\nmetrics = "all"\n'
+    (tmp_path / "study.toml").write_text(TIMES + held)
+    for kind, seed in (("old", 0), ("new", 10)):
+        (tmp_path / kind).mkdir()
+        for number, name in enumerate(("north", "south")):
+            write(tmp_path / kind / f"{name}.csv", patients(seed + number))
+    ran = invoke("run", tmp_path / "study.toml", "--data", tmp_path / "old", "--budget", "400")
+    assert ran.exit_code == 0, ran.output
+    model = unisono.load(tmp_path / "study.run")
+
+    def exact(*seeds):
+        parts = [patients(seed) for seed in seeds]
+        own = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
+        return harrell(model.predict(own), own["months"], own["died"] == "yes")
+
+    kept = json.loads((tmp_path / "study.run" / "evaluation.json").read_text())
+    assert kept["measure"] == "concordance"
+    assert kept["value"] == pytest.approx(exact(0, 1), abs=0.03)  # half of those records
+    assert "concordance" in ran.output
+    place = tmp_path / "judge.toml"
+    done = invoke(
+        "evaluate", tmp_path / "study.run", "--data", tmp_path / "new", "--by", "sex",
+        "--epsilon", "40", "--study", place, "--budget", "200",
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    found = result_of(tmp_path / "judge.run")["evaluation"]
+    [metric] = found["metrics"]
+    assert metric["name"] == "concordance"
+    assert metric["value"] == pytest.approx(exact(10, 11), abs=0.015)
+    assert metric["low"] < metric["value"] < metric["high"]
+    assert [one["group"] for one in found["groups"]] == ["f", "m"]
+    assert "LEARNT FROM" not in done.output
+    assert "concordance" in (tmp_path / "judge.run" / "report.html").read_text()
+
+
+@pytest.mark.parametrize("more", ["holdout = 0.2\nepsilon = 1.0", 'file = "test.csv"'])
+def test_survival_models_have_no_score_of_one_record(more):
+    with pytest.raises(InvalidInput, match="judged by its concordance"):
+        parse_study(f"{TIMES}\n[evaluation]\n{more}\n")

@@ -39,7 +39,7 @@ from unisono.studies.file import load_study
 from unisono.studies.keys import keygen
 from unisono.studies.roster import make_roster
 
-from .trial import DESCENT, LINEAR, NAMES, POLICY, Trial, study_text
+from .trial import DESCENT, LINEAR, NAMES, POLICY, Trial, study_text, write_records
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster]
 
@@ -240,6 +240,37 @@ def test_a_study_between_machines_is_the_study_in_one_process(
         assert own["entropy"] == "os"
         assert member.answered[0] == messages
     trial.require_no_records(json.dumps(shown))
+
+
+def test_a_model_is_judged_over_three_machines_by_local_cluster(tmp_path):
+    """As a user would: learn, write the evaluation, run it by processes of their own; and the
+    records are those that the model was learnt from, which all machines say."""
+    study, data = tmp_path / "study.toml", tmp_path / "data"
+    study.write_text(study_text(epsilon=HUGE))
+    for number, name in enumerate(NAMES):
+        (data / name).mkdir(parents=True)
+        write_records(data / name / "records.csv", number)
+
+    def cluster(path, folder):
+        arguments = ["local-cluster", path, "--data", data, "--folder", folder]
+        done = CliRunner().invoke(
+            app, [*map(str, arguments), "--budget", f"{4 * HUGE}", "--connect-timeout", "60"]
+        )
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    cluster(study, tmp_path / "learnt")
+    judge = tmp_path / "judge.toml"
+    run = ["evaluate", str(tmp_path / "learnt" / "server"), "--study", str(judge)]
+    assert CliRunner().invoke(app, [*run, "--epsilon", "50"]).exit_code == 0
+    said = cluster(judge, tmp_path / "judged")
+    assert f"LEARNT FROM: the ledgers of {', '.join(NAMES)} have paid" in said
+    shown = json.loads((tmp_path / "judged" / "server" / "result.json").read_text())
+    assert shown["learnt_from"] == list(NAMES)
+    assert {one["name"] for one in shown["evaluation"]["metrics"]} >= {"accuracy", "AUC"}
+    for name in NAMES:
+        own = tmp_path / "judged" / name / "output" / "result.json"
+        assert json.loads(own.read_text()) == shown
 
 
 # ------------------------------------------------------------- who does not belong

@@ -175,3 +175,30 @@ def test_all_stages_are_paid_for_by_everybody(trial):
     sessions = agreement(trial.study, trial.roster).sessions
     assert len({session.id for session in sessions}) == len(built.stages)
     assert isinstance(fit, Stage)
+
+
+def test_where_sizes_are_hidden_coins_are_tossed_once_and_counted_with_noise(tmp_path, monkeypatch):
+    """A party that is killed and comes back tests the records that it kept out before; the number
+    of all that were kept is released with their scores."""
+    monkeypatch.setattr("unisono.engines.distributed.server._RETURN", 0.0)
+    text = study_text().replace("delta = 1e-5", 'delta = 1e-5\nrelation = "add-or-remove"')
+    text = text.replace('target = "diagnosis"', 'target = "diagnosis"\nsizes = "hidden"')
+    trial = Trial(tmp_path, text + PRIVATE, epsilon=2000.0)
+    for name in NAMES:
+        policy = trial.policy(name)
+        counted = 'delta = 1e-5\nrelation = "add-or-remove"\n\n[allow]'
+        policy.write_text(policy.read_text().replace("delta = 1e-5\n\n[allow]", counted))
+    Job.begin(trial.job, trial.study, trial.roster, Conditions(5.0, 5.0))
+    members = [member(trial, name) for name in NAMES]
+    kept = members[2]._records.kept["radius"].tolist()
+    members[2].close()
+    members[2] = member(trial, "west")
+    assert members[2]._records.kept["radius"].tolist() == kept
+    server.main(Network(members), trial.job)
+    number = sum(len(one._records.kept["radius"]) for one in members)
+    for one in members:
+        one.finish()
+    found = document(trial.job)
+    assert found["records"] == pytest.approx(number, abs=2)
+    assert found["records_noise"] < 1
+    assert document(trial.output("west")) == found

@@ -155,7 +155,7 @@ class Trial:
         return [line["purpose"] for line in lines if line["kind"] == "grant"]
 
     def turns(self, name: str) -> list[int]:
-        return [int(purpose.split(" turn ")[1]) for purpose in self.charges(name)]
+        return [int(purpose.split(" turn ")[1].split()[0]) for purpose in self.charges(name)]
 
     def files(self) -> Sequence[Path]:
         """Everything but the records themselves."""

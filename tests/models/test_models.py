@@ -4,6 +4,7 @@ A new model is tested here by being registered. Runs are simulations: their nois
 """
 
 import json
+import pickle
 import re
 import tomllib
 
@@ -25,11 +26,14 @@ from unisono.data.columns import Category, NamedColumn
 from unisono.data.schema import Schema
 from unisono.engines import in_process
 from unisono.errors import InvalidInput
+from unisono.exports import onnx_graph, plain_json, scikit_learn
 from unisono.models.fitted import fitted_document, load, save_model
 from unisono.models.model import Target, target_faults
-from unisono.models.prediction import Scores
+from unisono.models.prediction import HazardRatio, Scores
 from unisono.models.registry import algorithms_for, model_named, models
 from unisono.studies.schema import MODEL_SECTIONS
+
+from ..test_exports import page_scorer, pandas, run_onnx, said_by
 
 SIZES = (60, 70, 50)
 NUMBERS = {
@@ -344,3 +348,55 @@ def test_predictions_are_those_that_the_score_judges(learnt, tmp_path):
         low, high = column.span
         error = np.abs(np.clip(said, low, high) - values[schema.target]) / (high - low)
         np.testing.assert_allclose(score, error, atol=1e-5)
+
+
+def test_every_export_predicts_the_same_or_says_why_not(learnt, tmp_path):
+    """Plain JSON by the scorer of the documentation, ONNX, scikit-learn: to 1e-6."""
+    kind, posed, study, result = learnt
+    how, model = kept(kind, posed, study, result, tmp_path / "run")
+    exports = (plain_json.as_text, onnx_graph.as_bytes, scikit_learn.as_bytes)
+    if how is None:
+        for export in exports:
+            with pytest.raises(InvalidInput, match=re.escape(kind.silent)):
+                export(model)
+        return
+    schema = schema_of(kind)
+    cells = cells_of(schema, values_of(schema, 40, 13))
+    cells = {name: own for name, own in cells.items() if name in how.inputs}
+    labels, expected = said(model, cells)
+    document = json.loads(plain_json.as_text(model))
+    assert document["format"]
+    if isinstance(how, Scores):
+        predict = page_scorer()
+        rows = [{key: own[place] for key, own in cells.items()} for place in range(40)]
+        found = np.array([predict(document, row) for row in rows])
+        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+    graph = run_onnx(model, cells)
+    if expected is not None:
+        np.testing.assert_allclose(graph[-1], expected, rtol=1e-6, atol=1e-6)
+    if labels is not None:
+        assert graph[0].tolist() == labels
+    if isinstance(how, HazardRatio):
+        with pytest.raises(InvalidInput, match="scikit-learn has no part for"):
+            scikit_learn.as_bytes(model)
+        return
+    pipeline = pickle.loads(scikit_learn.as_bytes(model))
+    frame = pandas.DataFrame(cells)
+    if kind.name == "k-means":
+        assert [f"group {place + 1}" for place in pipeline.predict(frame)] == labels
+    elif labels is not None:
+        assert list(pipeline.predict(frame)) == labels
+        if hasattr(pipeline, "predict_proba"):
+            np.testing.assert_allclose(pipeline.predict_proba(frame), expected, atol=1e-6)
+        else:
+            assert how.averaged or how.link == "sign"
+    else:
+        np.testing.assert_allclose(pipeline.predict(frame), expected[:, 0], rtol=1e-6)
+
+
+def said(model, cells):
+    """Labels, and numbers (n, k), where the model has them."""
+    if isinstance(model.prediction, Scores):
+        return said_by(model, cells)
+    found = model.predict(cells)
+    return (list(found), None) if model.prediction.classes else (None, found[:, None])

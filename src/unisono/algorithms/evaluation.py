@@ -13,6 +13,7 @@ the whole evaluation is ONE release, priced as any statistic, through whatever t
     numbers          sums of squared errors, clipped RMSE, R²
                      sums of errors                  bias
                      counts within the interval      coverage of prediction intervals
+    times            counts by score, time and event concordance
 
 A record counts in one cell of each table, also where there are subgroups, which cost no privacy but
 share the records. Records that miss their outcome count nowhere. How the budget is divided is
@@ -30,14 +31,18 @@ import numpy as np
 
 from unisono.accounting import gaussian
 from unisono.algorithms import metrics, statistics
+from unisono.algorithms.concordance import concordance_of
 from unisono.algorithms.hypothesis_tests import wilson
 from unisono.algorithms.metrics import Counts, Metric, Sums
 from unisono.algorithms.readings import Noisy, read_blocks
 from unisono.algorithms.survey import Question, Survey, unpack
+from unisono.algorithms.survival_curves import Numbers
+from unisono.algorithms.survival_table import bins_for, cells_of
 from unisono.core.privacy import Privacy
 from unisono.core.study import Result, Study
 from unisono.errors import InvalidInput
 from unisono.problems.columns import Groups
+from unisono.problems.survival import BEYOND
 
 # Chances below this count as this in the log loss, which is bounded by it.
 LEAST_CHANCE = 0.01
@@ -200,7 +205,7 @@ class ClassEvaluation(_Evaluation):
 
     def read(self, study: Study, result: Result, confidence: float = 0.95) -> Evaluated:
         """The metrics of a finished release."""
-        blocks = _blocks(self.survey, study, result)
+        blocks = released_blocks(self.survey, study, result)
         classes = len(self.classes)
 
         def judged(name: str, parts: Sequence[int]) -> Judged:
@@ -267,7 +272,8 @@ def class_evaluation(
     return ClassEvaluation(tuple(classes), half, groups=tuple(groups), complete=complete)
 
 
-def _blocks(survey: Survey, study: Study, result: Result) -> list[Noisy]:
+def released_blocks(survey: Survey, study: Study, result: Result) -> list[Noisy]:
+    """What a survey released, question by question."""
     opened = unpack(np.asarray(result.value))
     table = survey.table(study.facts)
     return read_blocks(table, study, opened.total, opened.survivors, opened.records)
@@ -277,25 +283,21 @@ def _calibration_curve(
     scores: Counts, curve: metrics.ScoreCurve, block: Noisy, confidence: float
 ) -> tuple[dict[str, float], ...]:
     """In every bin that holds more than noise: the mean score, and the share with the outcome."""
-    cells, found = scores.moved, []
+    sizes = scores.moved.sum(axis=1)
+    shown = sizes >= metrics.LEAST_SIZE * scores.noise * math.sqrt(2.0)
+    with_, sizes = scores.moved[shown, 1], sizes[shown]
     law = block.law.scaled(scores.noise / block.law.std)
-    mean = curve.mean(1 / (1 + np.exp(-curve.x)))
-    for place, (without, with_) in enumerate(cells):
-        size = without + with_
-        if size < metrics.LEAST_SIZE * scores.noise * math.sqrt(2.0):
-            continue
-        low, high = wilson(np.array(with_), np.array(size), law, 1 - confidence)
-        rate = min(max(with_ / size, 0.0), 1.0)
-        found.append(
-            {
-                "score": float(mean[place]),
-                "share": float(rate),
-                "low": float(min(low, rate)),
-                "high": float(max(high, rate)),
-                "records": float(size),
-            }
-        )
-    return tuple(found)
+    low, high = wilson(with_, sizes, law, 1 - confidence)
+    rate = np.clip(with_ / sizes, 0.0, 1.0)
+    drawn = {
+        "score": curve.mean(1 / (1 + np.exp(-curve.x)))[shown],
+        "share": rate,
+        "low": np.minimum(low, rate),
+        "high": np.maximum(high, rate),
+        "records": sizes,
+    }
+    columns = zip(*(own.tolist() for own in drawn.values()), strict=True)
+    return tuple(dict(zip(drawn, row, strict=True)) for row in columns)
 
 
 def _roc(scores: Counts) -> tuple[tuple[float, float], ...]:
@@ -366,7 +368,7 @@ class NumberEvaluation(_Evaluation):
 
     def read(self, study: Study, result: Result, confidence: float = 0.95) -> Evaluated:
         """The metrics of a finished release."""
-        blocks = _blocks(self.survey, study, result)
+        blocks = released_blocks(self.survey, study, result)
         bounds = (self.bounds, (0.0, self.largest**2), (-self.largest, self.largest))
         sums = [
             [self._sums(block, part, ends) for part in range(self.parts)]
@@ -390,6 +392,83 @@ class NumberEvaluation(_Evaluation):
         every = judged(EVERYBODY, range(self.parts))
         groups = [judged(label, [part]) for part, label in enumerate(self.groups)]
         return Evaluated(every, tuple(groups), _gaps(groups, confidence))
+
+
+# ------------------------------------------------------------------- times until an event
+
+
+@dataclass(frozen=True)
+class TimeEvaluation(_Evaluation):
+    """Of a model that gives records a score which is higher where an event is expected sooner; it
+    is cut into public `intervals`, and time up to the horizon into `bins` (`concordance`)."""
+
+    bins: int
+    intervals: int = 8
+
+    @property
+    def cells(self) -> int:
+        """Of one group."""
+        return self.intervals * (2 * self.bins + 1)
+
+    @cached_property
+    def survey(self) -> Survey:
+        cells = tuple(range(self.parts * self.cells))
+        return Survey([statistics.histogram(0, cells, name="times")])
+
+    def columns(
+        self,
+        interval: np.ndarray,
+        time: np.ndarray,
+        event: np.ndarray,
+        group: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """(n, 5), of which the first is the cell: of places of scores, low ones first, times as
+        shares of the horizon and events (n,), NaN where they are missing, and of groups."""
+        groups = self._grouped(group, len(time))
+        known = np.isfinite(interval) & np.isfinite(time) & np.isfinite(event) & np.isfinite(groups)
+        place, score = (np.where(known, own, 0.0) for own in (groups, interval))
+        own = cells_of(np.clip(np.where(known, time, 0.0), 0.0, BEYOND), event, self.bins, np)
+        cell = place * self.cells + score * (2 * self.bins + 1) + own
+        found = np.zeros((len(time), 5))
+        found[:, 0] = np.where(known, cell, np.nan)
+        return found
+
+    def read(self, study: Study, result: Result, confidence: float = 0.95) -> Evaluated:
+        """The concordance in a finished release: of everybody, of pairs within each group."""
+        [block] = released_blocks(self.survey, study, result)
+        table = block.values.reshape(self.parts, self.intervals, -1)
+        laplace = bool(study.method.privacy.pure)
+
+        def judged(name: str, parts: Sequence[int]) -> Judged:
+            cells = table[list(parts)].sum(axis=0)
+            noise = block.law.std * math.sqrt(len(parts))
+            known = self._public(block, parts)
+            numbers = Numbers(noise, known, 0.0, laplace)
+            found = concordance_of(cells, numbers, confidence)
+            size = float(cells.sum()) if known is None else known
+            if found.std_error is None or found.value is None:
+                metric = metrics.undetermined("concordance", (0.0, 1.0))
+            else:
+                error = found.std_error
+                assert found.low is not None
+                assert found.high is not None
+                assert found.privacy_share is not None
+                alone = (1 - found.privacy_share) * error
+                metric = Metric("concordance", found.value, error, alone, found.low, found.high)
+            return Judged(name, size, (metric,))
+
+        every = judged(EVERYBODY, range(self.parts))
+        groups = [judged(label, [part]) for part, label in enumerate(self.groups)]
+        return Evaluated(every, tuple(groups), _gaps(groups, confidence))
+
+
+def time_evaluation(
+    records: int, privacy: Privacy, groups: Sequence[str] = (), complete: bool = True
+) -> TimeEvaluation:
+    """With as many intervals of time as public facts allow."""
+    parts, intervals = max(1, len(groups)), TimeEvaluation.intervals
+    bins = bins_for(records, parts * intervals, privacy)
+    return TimeEvaluation(bins, groups=tuple(groups), complete=complete)
 
 
 def evaluated_json(found: Evaluated) -> dict[str, Any]:
@@ -428,6 +507,9 @@ __all__ = [
     "Evaluated",
     "Judged",
     "NumberEvaluation",
+    "TimeEvaluation",
     "class_evaluation",
     "evaluated_json",
+    "released_blocks",
+    "time_evaluation",
 ]

@@ -41,6 +41,11 @@ _WIDEST, _BEND = 5.0, 1.25
 # Places in each bin at which the density of scores is known; a slope with a larger standard error
 # says nothing.
 _NODES, _WIDEST_SLOPE = 9, 1.0
+_PLACES, _WEIGHTS = np.polynomial.legendre.leggauss(_NODES)
+# The part of what another spread of scores within bins would change that counts as an error.
+_DOUBT = 0.75
+# By which part a bin may hold more or less than a smooth curve says.
+_ROUGH = 0.5
 
 
 class Metric(NamedTuple):
@@ -110,11 +115,16 @@ def measured(
     error = math.sqrt(sampling + noise)
     known = known and math.isfinite(value) and math.isfinite(error)
     if not known:
-        return Metric(name, math.nan, math.nan, math.nan, *limits, False)
+        return undetermined(name, limits)
     reach = float(ndtri((1 + confidence) / 2)) * error
     low, high = (min(max(end, limits[0]), limits[1]) for end in (value - reach, value + reach))
     value = min(max(value, limits[0]), limits[1])
     return Metric(name, value, error, math.sqrt(sampling), low, high)
+
+
+def undetermined(name: str, limits: tuple[float, float]) -> Metric:
+    """Of which noise leaves nothing."""
+    return Metric(name, math.nan, math.nan, math.nan, *limits, False)
 
 
 # ------------------------------------------------------------------- confusion matrices
@@ -196,10 +206,11 @@ def _edges(cuts: np.ndarray) -> np.ndarray:
 
 class ScoreCurve(NamedTuple):
     """How scores are spread, over and within bins: places x (bins, nodes) and how many records lie
-    at each of them, by a smooth curve."""
+    at each of them, by a curve that bends with the bins, and by a smooth one."""
 
     x: np.ndarray
     mass: np.ndarray
+    plain: np.ndarray
 
     @property
     def totals(self) -> np.ndarray:
@@ -208,7 +219,17 @@ class ScoreCurve(NamedTuple):
     @property
     def even(self) -> "ScoreCurve":
         """As many records in each bin, evenly spread."""
-        return ScoreCurve(self.x, np.ones_like(self.mass) * self.totals[:, None] / _NODES)
+        return self.spread(np.ones_like(self.mass))
+
+    @property
+    def smooth(self) -> "ScoreCurve":
+        """As many records in each bin, spread by the smooth curve."""
+        return self.spread(self.plain)
+
+    def spread(self, mass: np.ndarray) -> "ScoreCurve":
+        """As many records in each bin, spread within it as this mass."""
+        within = mass * (self.totals / mass.sum(axis=1))[:, None]
+        return ScoreCurve(self.x, within, self.plain)
 
     def mean(self, values: np.ndarray) -> np.ndarray:
         """The mean of (bins, nodes) in each bin."""
@@ -220,9 +241,8 @@ def score_curve(scores: Counts, cuts: np.ndarray) -> ScoreCurve:
     squares; a weak prior keeps what noise hides near a normal density."""
     totals, noise = scores.moved.sum(axis=1), 2 * scores.noise**2
     edges = _edges(cuts)
-    nodes, weights = np.polynomial.legendre.leggauss(_NODES)
-    half = np.diff(edges)[:, None] / 2
-    x = (edges[1:] + edges[:-1])[:, None] / 2 + half * nodes
+    weights, half = _WEIGHTS, np.diff(edges)[:, None] / 2
+    x = (edges[1:] + edges[:-1])[:, None] / 2 + half * _PLACES
     t = x / _WIDEST
     basis = np.stack([np.ones_like(t), t, t**2, t**3])  # (4, bins, nodes)
     size = max(float(totals.sum()), 4.0)
@@ -253,7 +273,19 @@ def score_curve(scores: Counts, cuts: np.ndarray) -> ScoreCurve:
         if np.abs(step).max() < 1e-6:
             break
     mass = weights * half * np.exp(np.clip(np.tensordot(at, basis, 1), -30.0, 30.0)) + 1e-6
-    return ScoreCurve(x, mass)
+    return ScoreCurve(x, _bent(mass, x, totals, noise), mass)
+
+
+def _bent(mass: np.ndarray, x: np.ndarray, totals: np.ndarray, noise: float) -> np.ndarray:
+    """A smooth curve, bent where bins say that scores are not spread so smoothly: by the logarithm
+    of what they hold over what the curve does, with straight lines between their middles. What a
+    bin holds is believed as far as it stands out of noise and chance."""
+    found = mass.sum(axis=1)
+    prior = (_ROUGH * np.maximum(found, totals)) ** 2
+    believed = found + (totals - found) * prior / (prior + noise + np.maximum(found, 1.0))
+    apart = np.log(np.maximum(believed, 0.03 * found) / found)
+    bent = mass * np.exp(np.interp(x.ravel(), x.mean(axis=1), apart)).reshape(mass.shape)
+    return np.asarray(bent)
 
 
 class Calibrated(NamedTuple):
@@ -275,11 +307,12 @@ class _Root(NamedTuple):
 
 
 def calibration(scores: Counts, curve: ScoreCurve, confidence: float) -> Calibrated:
-    """Of counts (bins, 2) without and with the outcome. What another density within the bins, an
-    even one, would change, counts as an error: half of it; so does 0.06 of the width of each bin,
-    by which the mean of its scores may be elsewhere."""
+    """Of counts (bins, 2) without and with the outcome. What another density within the bins, a
+    smooth or an even one, would change, counts as an error: most of the larger; so does 0.06 of the
+    width of each bin, by which the mean of its scores may be elsewhere."""
     root = _root(scores, curve)
-    apart = _root(scores, curve.even).at - root.at
+    others = [_root(scores, other, root.at).at - root.at for other in (curve.even, curve.smooth)]
+    apart = np.abs(others).max(axis=0)
     width = 0.06 * (curve.x[:, -1] - curve.x[:, 0])
     inside = expit(root.at[0] + root.at[1] * curve.x)
     moved = curve.totals * root.at[1] * curve.mean(inside * (1 - inside)) * width
@@ -289,16 +322,16 @@ def calibration(scores: Counts, curve: ScoreCurve, confidence: float) -> Calibra
         _, noise = scores.errors(root.pulls[place])
         sampling = float((root.pulls[place] ** 2 * smooth).sum())
         pull = root.pulls[place, :, 1] - root.pulls[place, :, 0]  # of one record more with it
-        error = noise + (apart[place] / 2) ** 2 + float((pull**2 * moved**2).sum())
+        error = noise + (_DOUBT * apart[place]) ** 2 + float((pull**2 * moved**2).sum())
         said = root.known and error + sampling < _WIDEST_SLOPE**2
         value = float(root.at[place])
         found.append(measured(name, value, sampling, error, confidence, known=said))
     return Calibrated(found[1], found[0], (float(root.at[0]), float(root.at[1])))
 
 
-def _root(scores: Counts, curve: ScoreCurve) -> _Root:
-    cells = scores.moved
-    at, known = np.array([0.0, 1.0]), False
+def _root(scores: Counts, curve: ScoreCurve, first: np.ndarray | None = None) -> _Root:
+    cells, known = scores.moved, False
+    at = np.array([0.0, 1.0]) if first is None or np.abs(first).max() > 2 else first
     for _ in range(100):
         inside = expit(at[0] + at[1] * curve.x)
         chance, bend = curve.mean(inside), inside * (1 - inside)

@@ -227,15 +227,25 @@ def estimate(
     return Curves(tuple(curves), differences)
 
 
-def redrawn(cells: np.ndarray, numbers: Numbers) -> tuple[np.ndarray, np.ndarray]:
+def redrawn(
+    cells: np.ndarray, numbers: Numbers, draws: int = _DRAWS
+) -> tuple[np.ndarray, np.ndarray]:
     """The bootstrap: a table for the truth (groups, cells), and tables drawn from it with records
     and noise (draws, groups, cells)."""
+    truth, tables, _ = redrawn_apart(cells, numbers, draws)
+    return truth, tables
+
+
+def redrawn_apart(
+    cells: np.ndarray, numbers: Numbers, draws: int = _DRAWS
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """As `redrawn`, and the same tables before their noise."""
     generator = np.random.default_rng(_SEED)
     records: Any = numbers.records
     count = max(1, round(float(cells.sum()) if records is None else records))
     chances = nearest_counts(cells, float(count)) + 0.5
     chances = chances / chances.sum()
-    drawn = generator.multinomial(count, chances.ravel(), size=_DRAWS).astype(float)
+    drawn = generator.multinomial(count, chances.ravel(), size=draws).astype(float)
     shape = drawn.shape
     noise = (
         generator.laplace(scale=numbers.noise / math.sqrt(2), size=shape)
@@ -243,8 +253,9 @@ def redrawn(cells: np.ndarray, numbers: Numbers) -> tuple[np.ndarray, np.ndarray
         else numbers.noise * generator.standard_normal(shape)
     )
     if records is not None:
-        records = count + numbers.of_records * generator.standard_normal((_DRAWS, 1, 1))
-    return count * chances, shifted((drawn + noise).reshape(_DRAWS, *cells.shape), records)
+        records = count + numbers.of_records * generator.standard_normal((draws, 1, 1))
+    noisy, quiet = (own.reshape(draws, *cells.shape) for own in (drawn + noise, drawn))
+    return count * chances, shifted(noisy, records), quiet
 
 
 def _rising(hazard: np.ndarray) -> np.ndarray:

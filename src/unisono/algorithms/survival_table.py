@@ -60,12 +60,26 @@ def resolve(
 ) -> SurvivalTableConfig:
     if config.bins is not None:
         return config
+    bins = bins_for(sum(facts.records), len(problem.groups), privacy)
+    return config.model_copy(update={"bins": bins})
+
+
+def bins_for(records: float, groups: int, privacy: Privacy) -> int:
+    """The rule: how many intervals of time so many records in so many groups allow."""
     # Of pure epsilon the noise of two cells deviates as if μ were half of it.
     pure, epsilon = privacy.pure, privacy.epsilon
     mu = epsilon / 2 if pure else gaussian.mu_for(epsilon, privacy.delta)
-    wanted = math.sqrt(sum(facts.records) * mu / len(problem.groups)) / 2
-    bins = max((one for one in _RULE if one <= wanted), default=_RULE[0])
-    return config.model_copy(update={"bins": bins})
+    wanted = math.sqrt(records * mu / groups) / 2
+    return max((one for one in _RULE if one <= wanted), default=_RULE[0])
+
+
+def cells_of(time: Any, event: Any, bins: int, array: Any = jnp) -> Any:
+    """The cell (n,) of records among the 2 K + 1 of their group; times are shares of the horizon,
+    and those that are not known lie anywhere."""
+    inside = array.ceil(bins * array.nan_to_num(time) - _ROUNDING).astype("int32") - 1
+    inside = array.clip(inside, 0, bins - 1)
+    cell = array.where(event > 0.5, inside, bins + inside)
+    return array.where(time > 1 + _ROUNDING / bins, 2 * bins, cell)
 
 
 def table(config: SurvivalTableConfig, problem: CountedTimes, facts: Facts) -> Table:
@@ -78,10 +92,7 @@ def table(config: SurvivalTableConfig, problem: CountedTimes, facts: Facts) -> T
         time, event = rows[:, 0], rows[:, 1]
         one = jnp.zeros(len(rows), jnp.int32)  # of a single group everybody is
         group = one if groups == 1 else codes(rows[:, 2], groups)
-        inside = jnp.ceil(bins * jnp.nan_to_num(time) - _ROUNDING).astype(jnp.int32) - 1
-        inside = jnp.clip(inside, 0, bins - 1)
-        cell = jnp.where(event > 0.5, inside, bins + inside)
-        cell = jnp.where(time > 1 + _ROUNDING / bins, 2 * bins, cell)
+        cell = cells_of(time, event, bins)
         known = jnp.isfinite(time + event) & (group >= 0)
         # Where nobody can miss anything, such a record counts nowhere.
         other = -1 if problem.complete else groups * width
@@ -204,6 +215,8 @@ __all__ = [
     "SURVIVAL_TABLE",
     "SurvivalTable",
     "SurvivalTableConfig",
+    "bins_for",
+    "cells_of",
     "packed",
     "unpacked_table",
 ]

@@ -134,15 +134,16 @@ def report(
 def _evaluation_text(found: dict[str, Any]) -> str:
     """How good a result is, in a line; and what blind guessing would reach, where it is known. All
     metrics, where they were asked for, are a table."""
+    many = f"{'about ' if found.get('records_noise') else ''}{found['records']}"
     if "metrics" in found:
         from unisono.algorithms.evaluation_text import evaluation_text
 
         table = evaluation_text(found["metrics"], float(found["confidence"]))
-        line = f"TEST  {found['records']} records; {found['how']}\n{table}"
+        line = f"TEST  {many} records; {found['how']}\n{table}"
         return "\n".join([line, *(_evaluation_text(one) for one in found.get("also", ()))])
     span = f"{found['low']:.3g} to {found['high']:.3g}"
     line = f"TEST  {found['measure']} {found['value']:.3g}, {found['confidence']:.0%} {span}"
-    line += f" ({found['records']} records; {found['how']})"
+    line += f" ({many} records; {found['how']})"
     if found["baseline"] is not None:
         line += f"; without a model {found['baseline']:.3g}"
     return "\n".join([line, *(_evaluation_text(one) for one in found.get("also", ()))])

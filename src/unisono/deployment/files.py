@@ -3,7 +3,7 @@
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -66,13 +66,17 @@ def save_result(
     certificate: Certificate,
     *,
     alone: bool = False,
+    learnt_from: Sequence[str] = (),
 ) -> dict[str, Any]:
     """The result in plain words, large arrays beside it, and the certificate; returns the first.
-    Not `alone`, where every machine writes the same result beside a certificate of its own."""
+    Not `alone`, where every machine writes the same result beside a certificate of its own. Of a
+    model that is judged, parties are named whose ledgers paid for its training."""
     CERTIFICATE.write(folder, certificate.to_json())
     write(folder / CERTIFICATE_TEXT, (certificate.text() + "\n").encode())
     result = Result(value, certificate, Transcript())
     shown: dict[str, Any] = {"title": built.file.title, "rounds_opened": opened}
+    if learnt_from:
+        shown["learnt_from"] = list(learnt_from)
     fitted: Mapping[str, Any] | None = None
     arrays: Mapping[str, np.ndarray] = {}
     if opened:

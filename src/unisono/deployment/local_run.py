@@ -42,7 +42,7 @@ from unisono.deployment.run_folder import RunPlace, begin, claimed, require_fold
 from unisono.engines import compilation_cache
 from unisono.engines.driver import RunOutcome, drive
 from unisono.engines.in_process import IDEAL
-from unisono.engines.payments import paid_before, require_new
+from unisono.engines.payments import paid_before, paid_training, require_new, run_name
 from unisono.errors import BudgetExceeded, GrantMisused, PrivacyViolation
 from unisono.runs.folder import CHECKPOINT, EVALUATION, PENDING, RESULT, STUDY, checkpoint_of, write
 from unisono.studies.build import Built, build
@@ -103,11 +103,6 @@ def prepare(place: RunPlace, ask: Ask = refuse) -> "LocalRun":
     }
     test = read_public_test(built, public_test(file, place.study, place.test), place.data)
     return LocalRun(place, built, sets, records, keys, policies, test)
-
-
-def _paid_as(edition: str) -> str:
-    """What ledgers call a run of the study file of this hash."""
-    return f"run {edition[:32]}"
 
 
 @dataclass(frozen=True)
@@ -211,15 +206,20 @@ class LocalRun:
         if built.test is not None:
             write(folder / PENDING, b"")
         certificate = self._certificate(study, books)
-        shown = save_result(folder, built, outcome.value, outcome.opened, certificate, alone=True)
+        shown = save_result(
+            folder,
+            built,
+            outcome.value,
+            outcome.opened,
+            certificate,
+            alone=True,
+            learnt_from=self._learnt_from(books),
+        )
         if outcome.opened:
             for name, own in self.records.items():
                 warn_of_clipping(built, own, name, outcome.value)
         else:
             shown = RESULT.write(folder, shown | {"failed": _ALL_LOST})
-        learnt = self._learnt_from(books)
-        if learnt:
-            shown = RESULT.write(folder, shown | {"learnt_from": learnt})
         if "failed" not in shown:
             words = self._evaluate(outcome, books, found, redrawn, shapes)
             if built.test is not None:
@@ -381,7 +381,7 @@ class LocalRun:
     @property
     def _name(self) -> str:
         """Under which ledgers pay: one for each edition of a study."""
-        return _paid_as(self.built.file.hash)
+        return run_name(self.built.file.hash)
 
     def _learnt_from(self, books: Mapping[str, Ledger]) -> list[str]:
         """The parties whose ledgers have paid for the training of the model that is judged: their
@@ -389,9 +389,8 @@ class LocalRun:
         judges = self.built.file.model_kind.judges
         if judges is None:
             return []
-        name = _paid_as(judges(self.built.file.model_settings))
-        paid = {party: paid_before(name, [book]) for party, book in books.items()}
-        return [party for party, own in paid.items() if own.whole or own.rounds]
+        file = judges(self.built.file.model_settings)
+        return [party for party, book in books.items() if paid_training(book, file)]
 
     def _keep_order(self, books: Mapping[str, Ledger]) -> bool:
         """Keep the secret orders for whoever goes on; whether an earlier one was lost."""

@@ -30,6 +30,7 @@ from unisono.deployment.record import Budgets, RunLog
 from unisono.deployment.run_folder import require_folder
 from unisono.engines import compilation_cache, wire
 from unisono.engines.distributed.party import Responder
+from unisono.engines.payments import file_label, paid_training
 from unisono.errors import InvalidInput, PrivacyViolation, UnisonoError
 from unisono.runs import folder as runs
 from unisono.runs.folder import NODE, SIGNATURE, STUDY, write
@@ -181,6 +182,8 @@ class Member:
             allow=self._allow if stage.name == FIT else lambda _: check_round(self._policy),
             memory=self._private(session, "memory"),
             keep=partial(write, self._private(session, "told")),
+            label=file_label(self.agreed.built.file.hash, stage.suffix),
+            learnt_from=self._learnt_from,
         )
         responder.authority = self.authority
         streamed = isinstance(columns, StreamedColumns)
@@ -189,6 +192,13 @@ class Member:
         self._responders.append(responder)
         if number and stage.name == FIT:  # compiled before anybody waits for a round of it
             self._compile()
+
+    @property
+    def _learnt_from(self) -> bool:
+        """Whether a model is judged whose training this party's ledger has paid for."""
+        file = self.agreed.built.file
+        judges = file.model_kind.judges
+        return judges is not None and paid_training(self.ledger, judges(file.model_settings))
 
     def answer(self, data: bytes) -> bytes:
         """Bytes in, bytes out, by whoever answers for the stage that is asked about."""
@@ -270,7 +280,15 @@ class Member:
         if answered.signed is not None:
             proof = answered.signed.to_json(answered.result_hash)
             SIGNATURE.write(self.seat.output, proof)
-        shown = save_result(self.seat.output, built, answered.result, answered.opened, certificate)
+        names = built.file.names
+        shown = save_result(
+            self.seat.output,
+            built,
+            answered.result,
+            answered.opened,
+            certificate,
+            learnt_from=[names[party] for party in answered.learnt_from],
+        )
         if answered.opened:
             warn_of_clipping(built, self._records, self.seat.name, answered.result)
         tested = by_name.get(EVALUATION)

@@ -168,7 +168,8 @@ class _Server:
             }
             shape = _shape(study, fit.transcript)
             write_transcript(folder, study, shape, fit.value, self.rounds, test=test, **before)
-        save_result(folder, built, fit.value, fit.opened, certificate)
+        learnt_from = [self.names[party] for party in fit.learnt_from]
+        save_result(folder, built, fit.value, fit.opened, certificate, learnt_from=learnt_from)
 
 
 class Unhurried:

@@ -7,6 +7,10 @@ rest is which rounds of a run were paid for, under which names:
 NAME                         the whole run, paid for at once
 NAME rounds 4-8              a piece of it
 NAME rounds 4-8 again 0      the same piece once more, after 0 rounds that were tried again
+
+NAME is "run" and the hash of a study file, or "study" and the hash of a study without one. Between
+machines it is "session X turn 3 of HASH" (`distributed.spender`). So a ledger can say whether its
+records were learnt from (`paid_training`).
 """
 
 import math
@@ -113,6 +117,28 @@ def paid_before(name: str, ledgers: Sequence[Ledger]) -> Paid:
     return Paid(max((int(one[2]) for one in found), default=0), again, name in purposes)
 
 
+def run_name(file: str) -> str:
+    """Under which name ledgers pay for a run in process of the study file of this hash."""
+    return f"run {file[:32]}"
+
+
+def file_label(file: str, suffix: str = "") -> str:
+    """What stands behind a payment between machines; the stage that learns has no `suffix`."""
+    return f" of {file[:32]}{suffix}"
+
+
+def paid_training(ledger: Ledger, file: str = "", study: str = "") -> bool:
+    """Whether a ledger has paid for the training of a model: of the study file of this hash, in
+    process or between machines, or of a study without a file, of this hash. It is a function of
+    what was paid for, and of no record."""
+    purposes = ledger.purposes()
+    if file:
+        paid = paid_before(run_name(file), [ledger])
+        if paid.whole or paid.rounds or any(one.endswith(file_label(file)) for one in purposes):
+            return True
+    return bool(study) and any(f"study {study[:16]}" in one for one in purposes)
+
+
 def require_paid(name: str, parties: Sequence[Party], opened: np.ndarray) -> None:
     """Refuse to go on with a ledger that does not hold every payment of what was opened: it was
     removed, or an older copy was put in its place."""
@@ -152,12 +178,15 @@ def require_new(name: str, ledgers: Sequence[Ledger]) -> None:
 __all__ = [
     "Paid",
     "authorized",
+    "file_label",
     "label_of",
     "local_cost",
     "local_costs",
     "opened",
     "paid_before",
+    "paid_training",
     "require_columns",
     "require_new",
     "require_paid",
+    "run_name",
 ]

@@ -33,7 +33,7 @@ from unisono.data.columns import (
 from unisono.data.schema import Schema
 from unisono.errors import InvalidInput
 from unisono.models.fitted import FittedModel
-from unisono.models.prediction import NearestCentre, Prediction
+from unisono.models.prediction import NearestCentre, Prediction, Scores
 
 _SPELLINGS = ("false", "true", "no", "yes", "f", "t", "n", "y", "0", "1")
 
@@ -47,9 +47,12 @@ def predicted(model: FittedModel) -> Prediction:
     return model.prediction
 
 
-def columns_of(model: FittedModel) -> dict[str, dict[str, Any]]:
-    """How each cell is read."""
-    return {name: _column(name, model.schema.columns[name]) for name in predicted(model).inputs}
+def columns_of(model: FittedModel, offset: bool = False) -> dict[str, dict[str, Any]]:
+    """How each cell is read; with `offset` also that of one."""
+    found = predicted(model)
+    added = found.offset if isinstance(found, Scores) and offset else None
+    names = (*found.inputs, *(() if added is None else (added.column,)))
+    return {name: _column(name, model.schema.columns[name]) for name in names}
 
 
 def _column(name: str, column: ColumnKind) -> dict[str, Any]:

@@ -27,7 +27,7 @@ def scorer(model: FittedModel) -> dict[str, Any]:
         "target": model.target,
         "formula": model.formula,
         "simulation": model.simulated,
-        "columns": columns_of(model),
+        "columns": columns_of(model, offset=True),
         "features": features_of(model),
         "prediction": document,
         "certificate": dict(model.certificate),

@@ -6,7 +6,7 @@ sums gives all metrics (`algorithms.evaluation`). `unisono evaluate` writes such
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Annotated, Any
 
@@ -17,8 +17,10 @@ from unisono.algorithms.evaluation import (
     ClassEvaluation,
     Evaluated,
     NumberEvaluation,
+    TimeEvaluation,
     class_evaluation,
     evaluated_json,
+    time_evaluation,
 )
 from unisono.algorithms.survey import Survey
 from unisono.core.privacy import Privacy
@@ -29,6 +31,7 @@ from unisono.data.encoding import Frame, Values
 from unisono.data.schema import Schema
 from unisono.errors import InvalidInput
 from unisono.models.fitted import Portable, portable
+from unisono.models.kaplan_meier import EventConfig, event_times
 from unisono.models.model import Choice, Fault, ModelConfig, ModelKind, Posed, Target
 from unisono.models.prediction import HazardRatio, NearestCentre, Prediction, Scores
 from unisono.releases.algorithm import AlgorithmKind
@@ -63,7 +66,9 @@ def _model(text: str) -> Portable:
     return portable(text)
 
 
-Judging = ClassEvaluation | NumberEvaluation
+Judging = ClassEvaluation | NumberEvaluation | TimeEvaluation
+# Times as shares of the horizon and events (n,) of records.
+Times = Callable[[Values], tuple[np.ndarray, np.ndarray]]
 
 
 def judging(
@@ -75,9 +80,13 @@ def judging(
     chances: bool,
     intervals: bool = False,
     largest_error: float | None = None,
+    timed: bool = False,
 ) -> Judging:
-    """How a model over these columns is judged; all of it follows from public facts."""
+    """How a model over these columns is judged; all of it follows from public facts. What is
+    `timed` says when an event is to be expected, and not a number."""
     groups, complete = _groups(by, schema), _complete(schema)
+    if timed:
+        return time_evaluation(records, privacy, groups, complete)
     target = schema.columns[schema.target or ""]
     if isinstance(target, NumericColumn):
         low, high = target.span
@@ -93,9 +102,17 @@ def judged_columns(
     by: str | None,
     values: Values,
     target: str,
+    times: Times | None = None,
 ) -> np.ndarray:
     """What the release adds up, of features (n, d) of records; one that misses what the model needs
-    counts nowhere."""
+    counts nowhere. `times` reads those of a survival model."""
+    if isinstance(how, TimeEvaluation):
+        assert isinstance(prediction, HazardRatio)
+        assert times is not None
+        score = np.log(prediction.predict(rows))
+        place = np.searchsorted(prediction.cuts(how.intervals), score).astype(float)
+        place = np.where(np.isfinite(score), place, np.nan)
+        return how.columns(place, *times(values), None if by is None else values[by])
     offset = _offset(prediction, values)
     whole = np.isfinite(rows).all(axis=1)
     if offset is not None:
@@ -131,11 +148,13 @@ def pose(
         chances=_has_chances(model),
         intervals=_has_intervals(model),
         largest_error=config.largest_error,
+        timed=isinstance(model.prediction, HazardRatio),
     )
+    times = read_times(model.settings, schema)
 
     def encode(values: Values) -> tuple[np.ndarray, ...]:
         rows, target = model.rows(values), schema.target or ""
-        return (judged_columns(how, model.prediction, rows, config.by, values, target),)
+        return (judged_columns(how, model.prediction, rows, config.by, values, target, times),)
 
     def present(study: Study, result: Result) -> dict[str, Any]:
         found: Evaluated = how.read(study, result, config.confidence)
@@ -153,6 +172,11 @@ def pose(
         }
 
     return Posed(how.survey, 5, encode, present)
+
+
+def read_times(settings: Any, schema: Schema) -> Times | None:
+    """How times and events of a survival model's records are read; None of others."""
+    return event_times(settings, schema).read if isinstance(settings, EventConfig) else None
 
 
 def _offset(prediction: Prediction, values: Values) -> np.ndarray | None:
@@ -209,12 +233,17 @@ def faults(config: EvaluationConfig, schema: Schema) -> Iterator[Fault]:
     except InvalidInput as error:
         yield ("model", "judged"), str(error)
         return
-    if isinstance(model.prediction, HazardRatio | NearestCentre):
+    timed = isinstance(model.prediction, HazardRatio)
+    if isinstance(model.prediction, NearestCentre) or (
+        timed and not isinstance(model.settings, EventConfig)
+    ):
         words = f"a {model.kind.name} predicts nothing that is right or wrong in one record"
-        yield ("model", "judged"), f"{words}: judge a classifier or a regression"
+        yield ("model", "judged"), f"{words}: judge a classifier, a regression or hazards"
         return
     offset = model.prediction.offset if isinstance(model.prediction, Scores) else None
     needed = [*model.prediction.inputs, *([] if offset is None else [offset.column])]
+    if timed:
+        needed.append(model.settings.event)
     if model.schema.target is not None:
         needed.append(model.schema.target)
         if schema.target != model.schema.target:
@@ -278,7 +307,7 @@ def draft(schema: Schema) -> str:
 
 EVALUATION = ModelKind(
     "evaluation",
-    "how good a finished model is: accuracy, AUC, calibration, losses, R², by subgroup",
+    "how good a finished model is: accuracy, AUC, calibration, R², concordance, by subgroup",
     EvaluationConfig,
     Target.EITHER,
     Survey,

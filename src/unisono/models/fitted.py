@@ -238,13 +238,14 @@ def _belongs(certificate: Mapping[str, Any], sealed: Any) -> bool:
 
 class Portable(NamedTuple):
     """A model in one text, as the study of an evaluation holds it: how it predicts, from which
-    columns, and the study file that it was learnt by (its hash)."""
+    columns, the study file that it was learnt by (its hash), and what that says of the model."""
 
     kind: ModelKind
     schema: Schema
     prediction: Prediction
     title: str
     file: str
+    settings: Any = None
 
     def rows(self, values: Values) -> np.ndarray:
         """Features (n, d) of records whose columns are declared as the model's."""
@@ -259,6 +260,7 @@ def portable_text(model: "FittedModel") -> str:
         "model": model.model,
         "title": model.title,
         "file": str(model.result.get("file", "")),
+        "settings": dict(model.result["fitted"].get("settings", {})),
         "schema": model.schema.model_dump(mode="json"),
         "prediction": prediction,
     }
@@ -279,7 +281,11 @@ def portable(text: str) -> Portable:
             raise InvalidInput(f"{kind.name} predicts nothing: {kind.silent}")
         prediction = kind.prediction.read(said["prediction"])
         _require_columns(schema, prediction)
-        return Portable(kind, schema, prediction, str(said["title"]), str(said["file"]))
+        named = str(said["title"]), str(said["file"])
+        known = said.get("settings") or {}
+        return Portable(
+            kind, schema, prediction, *named, kind.configured(**known) if known else None
+        )
     except (KeyError, TypeError, ValueError, InvalidInput) as error:
         first = str(error).splitlines()[0]
         raise InvalidInput(

@@ -87,6 +87,7 @@ def pose(
             inference.estimate,
             inference.covariance,
             *_course(found, horizon),
+            float(np.linalg.norm(found.theta[pieces:])),
         )
 
     def present(study: Study, result: Result) -> dict[str, Any]:

@@ -357,7 +357,8 @@ class NearestCentre(Prediction):
 @dataclass(frozen=True, eq=False)
 class HazardRatio(Prediction):
     """exp(β · (x - at)) with x clipped to `low` and `high`: the hazard of a record against that of
-    one at the middle, whose hazard is constant between `ends` (pieces + 1,)."""
+    one at the middle, whose hazard is constant between `ends` (pieces + 1,). `spread` is about the
+    deviation of its logarithm over records."""
 
     form: ClassVar[str] = "hazard ratio"
     low: np.ndarray
@@ -367,6 +368,7 @@ class HazardRatio(Prediction):
     covariance: np.ndarray
     ends: np.ndarray
     hazard: np.ndarray
+    spread: float | None = None
 
     def _check(self) -> None:
         width, pieces = len(self.names), len(self.hazard)
@@ -380,6 +382,17 @@ class HazardRatio(Prediction):
             object.__setattr__(self, name, _array(getattr(self, name), *shape))
         if not (np.diff(self.ends) > 0).all() or not (self.hazard >= 0).all():
             raise ValueError("pieces that do not rise, or negative hazards")
+        if self.spread is not None and not 0 <= float(self.spread) < math.inf:
+            raise ValueError("a spread of scores that is no number")
+
+    def cuts(self, intervals: int) -> np.ndarray:
+        """Where logarithms of ratios are cut into so many intervals, about equally full; of a model
+        that does not say how they spread, as if columns were spread evenly in their bounds."""
+        spread = self.spread
+        if spread is None:
+            widths = (self.high - self.low) / math.sqrt(12.0)
+            spread = float(np.linalg.norm(self.coefficients * widths))
+        return np.asarray(max(spread, 1e-6) * ndtri(np.arange(1, intervals) / intervals))
 
     @property
     def words(self) -> str:

@@ -43,7 +43,7 @@ def quality(reading: RunReading) -> Part:
 
 def _measured(found: Mapping[str, Any]) -> list[Block]:
     if "metrics" in found:
-        how = f"On {found['records']:,} records: {found['how']}."
+        how = f"On {_many(found)} records: {found['how']}."
         return [*judged_blocks(found["metrics"], float(found["confidence"])), Text(how, "note")]
     name, value = str(found.get("measure", "score")), number(found["value"])
     low, high = (number(found.get(end, value)) for end in ("low", "high"))
@@ -65,7 +65,7 @@ def _measured(found: Mapping[str, Any]) -> list[Block]:
             f"That is {verdict} {short(base)}, which whoever always gives the commonest "
             "or the mean answer reaches."
         )
-    where = f"On {found['records']:,} records" if found.get("records") else "Measured"
+    where = f"On {_many(found)} records" if found.get("records") else "Measured"
     return [
         Text(" ".join(words)),
         Intervals(
@@ -75,6 +75,11 @@ def _measured(found: Mapping[str, Any]) -> list[Block]:
         ),
         Text(f"{where}: {found['how']}." if found.get("how") else f"{where}.", "note"),
     ]
+
+
+def _many(found: Mapping[str, Any]) -> str:
+    about = "about " if found.get("records_noise") else ""
+    return f"{about}{found['records']:,}"
 
 
 def _nobody(reading: RunReading) -> list[Block]:

@@ -34,7 +34,7 @@ from unisono.data.sites import SITE
 from unisono.data.streams import RecordStream
 from unisono.engines.streaming import streamable
 from unisono.errors import InvalidInput, PrivacyViolation
-from unisono.models.evaluation import Judging, judged_columns
+from unisono.models.evaluation import Judging, judged_columns, read_times
 from unisono.models.fitted import features_of, fitted_document
 from unisono.models.model import Posed, Target
 from unisono.models.registry import algorithms_for
@@ -48,7 +48,7 @@ from unisono.releases.together import together
 from unisono.scaling import PrivateRanges, Wanted, private_ranges
 from unisono.studies.data_set import records_at
 from unisono.studies.evaluation import Examination, examination, read_private, read_public
-from unisono.studies.order import new_key, secret_order
+from unisono.studies.order import new_key, secret_order, secret_share
 from unisono.studies.schema import ALGORITHM_SECTIONS, AUTO, StudyFile
 from unisono.studies.stages import (
     BOUNDS,
@@ -198,11 +198,12 @@ class Built:
         """A party's records: those to learn from, and those that are kept to test the result.
 
         Refuses wrong columns and sizes; clips numbers, takes what cannot be read for missing, and
-        warns locally. How many are kept is public; which, is a secret of whoever has the key (see
-        `order`), and so is the order of those to learn from, where the algorithm goes by places,
-        where it adds them up in blocks, or where they are rows of a query: a record that changes
-        may come in another place there, and move others. Persons always stand in a secret order: a
-        file puts them by their records.
+        warns locally. How many are kept is public, unless sizes are hidden and every record has a
+        coin of its own; which, is a secret of whoever has the key (see `order`), and so is the
+        order of those to learn from, where the algorithm goes by places, where it adds them up in
+        blocks, or where they are rows of a query: a record that changes may come in another place
+        there, and move others. Persons always stand in a secret order: a file puts them by their
+        records.
         """
         if isinstance(table, RecordStream):
             if self.streams(party, table.unordered):
@@ -218,8 +219,15 @@ class Built:
             size = len(next(iter(values.values())))
             order = secret_order(size, key)
             values = {name: column[order] for name, column in values.items()}
-        learnt = {name: column[held:] for name, column in values.items()}
-        return SplitRecords(learnt, {name: column[:held] for name, column in values.items()})
+        kept: Any = slice(None, held)
+        learnt: Any = slice(held, None)
+        if held and self.file.evaluation and self.file.data.sizes == "hidden":
+            kept = secret_share(size, self.file.evaluation.every, key)
+            learnt = ~kept
+        return SplitRecords(
+            {name: column[learnt] for name, column in values.items()},
+            {name: column[kept] for name, column in values.items()},
+        )
 
     def synthetic(self, values: Values) -> tuple[np.ndarray, ...]:
         """Records that are nobody's, (records,) by column, as the algorithm that learns reads them;
@@ -253,9 +261,8 @@ class Built:
         said = self.posed.prediction(self.study, Result(value, None, Transcript()))  # type: ignore[arg-type]
         rows = said.rows(features_of(schema, said), own)
         asked = self.file.evaluation
-        found = judged_columns(
-            how, said, rows, asked.by if asked else None, own, schema.target or ""
-        )
+        by, times = asked.by if asked else None, read_times(self.file.model_settings, schema)
+        found = judged_columns(how, said, rows, by, own, schema.target or "", times)
         return found.astype(np.float32)
 
     def tested(self, value: Any, certificate: Certificate, redrawn: bool = False) -> dict[str, Any]:

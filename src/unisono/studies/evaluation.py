@@ -6,7 +6,9 @@ all parties together,
 
     private     ONE release of  Σ score + noise,  divided by m, which is public; the noise is that
                 of a statistic of epsilon `evaluation.epsilon` (unit record, the study's relation,
-                delta and trust, everybody takes part), paid in addition to the training
+                delta and trust, everybody takes part), paid in addition to the training. Where
+                sizes are hidden, m is drawn by coins (`order`), and released with the scores:
+                (Σ score, m) + noise, or right and wrong predictions, each with noise
     all         with `metrics = "all"` ONE release of counts and sums instead, from which all
                 metrics follow (`algorithms.evaluation`)
     public      the mean score; nothing is released, and nothing is paid
@@ -25,13 +27,14 @@ import numpy as np
 from scipy.special import betaincinv, stdtrit
 
 from unisono.algorithms import statistics
-from unisono.algorithms.evaluation import evaluated_json
+from unisono.algorithms.evaluation import evaluated_json, released_blocks
 from unisono.algorithms.survey import STATISTICS, Question, Survey
 from unisono.core.algorithm import agree_facts
 from unisono.core.privacy import Privacy
 from unisono.core.study import Result, Study
 from unisono.data.columns import NamedColumn, NumericColumn
 from unisono.models.evaluation import Judging, judging
+from unisono.models.prediction import HazardRatio
 from unisono.studies.schema import StudyFile
 
 SHARE, ERROR = "share of right predictions", "mean absolute error"
@@ -59,7 +62,10 @@ def examination(file: StudyFile) -> Examination | None:
     promise, how = Privacy(asked.epsilon, privacy.delta, privacy.relation), None
     if asked.metrics == "all":
         chances = file.model_kind.chances
-        how = judging(file.data, asked.by, sum(file.held_out), promise, chances=chances)
+        timed = file.model_kind.prediction is HazardRatio
+        how = judging(
+            file.data, asked.by, sum(file.held_out), promise, chances=chances, timed=timed
+        )
         survey = how.survey
     else:
         survey = Survey([_question(file)])
@@ -70,6 +76,7 @@ def examination(file: StudyFile) -> Examination | None:
         file.trust.mode,
         minimum_parties=file.survivors,
         colluders=file.colluders,
+        exact_sizes=file.data.sizes == "exact",
     )
     if file.data.group is not None:  # one record of each person, drawn in secret, is tested
         facts = replace(facts, records_per_person=1, person_at_parties=file.data.person_at_parties)
@@ -90,21 +97,33 @@ def read_private(
     again (`redrawn`) it says so."""
     assert file.evaluation is not None
     confidence = file.evaluation.confidence
+    exact = file.data.sizes == "exact"
+    known = {"records": sum(file.held_out)} if exact else _counted(test, result)
     shown = {
-        "records": sum(file.held_out),
+        **known,
         "baseline": None,
         "how": f"held-out records, paid with epsilon {file.evaluation.epsilon:g}"
+        + ("" if exact else "; their number is noisy")
         + (_REDRAWN if redrawn else ""),
     }
     if test.how is not None:
         return _all_metrics(test.how, test.study, result, confidence) | shown
     [found] = test.survey.read(test.study, result, confidence)
     interval = found.population_interval
-    if _classes(file):
+    if _classes(file) and exact:
         [noise] = test.survey.read(test.study, result, (1 + confidence) / 2)
         interval = noisy_share_interval(noise.interval, sum(file.held_out), confidence)
     assert interval is not None
     return _document(file, float(found.value), interval, confidence) | shown
+
+
+def _counted(test: Examination, result: Result) -> dict[str, Any]:
+    """About how many records were tested, where their number is released with their scores, and the
+    deviation of its noise."""
+    first = released_blocks(test.survey, test.study, result)[0]
+    counts = first.values[:, 0]  # of each outcome; or of all, before the sums of their values
+    noise = first.law.std * math.sqrt(len(counts))
+    return {"records": max(0, round(float(counts.sum()))), "records_noise": noise}
 
 
 def _all_metrics(how: Judging, study: Study, result: Result, confidence: float) -> dict[str, Any]:

@@ -172,8 +172,11 @@ def _learnt(built: Built, worst: Mapping[str, float]) -> list[str]:
         )
     lines += file.model_kind.notes(file.model_settings, built.algorithm)
     if built.test is not None and file.evaluation is not None:
+        some = f"{sum(file.held_out):,} {_counted(file)}"
+        if file.data.sizes == "hidden":
+            some = f"About {some}, by a secret coin for each,"
         lines.append(
-            f"{sum(file.held_out):,} {_counted(file)} are kept out of training to test the "
+            f"{some} are kept out of training to test the "
             f"result, which costs epsilon {file.evaluation.epsilon:g} in addition."
         )
     if file.evaluation is not None and file.evaluation.file is not None:

@@ -17,6 +17,7 @@ from unisono.data.sites import SITE
 from unisono.errors import InvalidInput
 from unisono.models.evaluation import group_faults
 from unisono.models.model import target_faults
+from unisono.models.prediction import HazardRatio
 from unisono.models.registry import algorithms_for
 from unisono.releases.algorithm import AlgorithmKind
 from unisono.studies import source
@@ -171,7 +172,13 @@ def _evaluation(file: StudyFile) -> Iterator[Fault]:
     if asked is None:
         return
     place = ("evaluation",)
-    if not file.model_kind.predicts:
+    if file.model_kind.prediction is HazardRatio:
+        if asked.holdout is None or asked.metrics != "all":
+            words = "is judged by its concordance, over all records that were kept out"
+            remedy = 'give holdout, epsilon and metrics = "all"'
+            yield place, f"{file.model.name} {words}: {remedy}"
+            return
+    elif not file.model_kind.predicts:
         words = f"{file.model.name} predicts nothing that could be right or wrong"
         yield place, f"{words}: leave [evaluation] out; its answers come with intervals"
         return
@@ -194,9 +201,6 @@ def _evaluation(file: StudyFile) -> Iterator[Fault]:
             yield (*place, "metrics"), f'{words}: declare it, or leave metrics = "score"'
     elif asked.by is not None:
         yield (*place, "by"), 'needs metrics = "all": one score is for everybody'
-    if file.data.sizes == "hidden":
-        words = "with hidden sizes one record more or less would move all others"
-        yield (*place, "holdout"), f"{words}: {public}, or agree on exact sizes"
     if file.privacy.unit is Unit.PARTY:
         words = "hides single records, and this study hides whole parties"
         yield (*place, "holdout"), f"{words}: {public}"

@@ -5,7 +5,8 @@ records take turns; `sgd-sequential`, where they are named) is private only if o
 exchanged leaves all others in their places. Files do not promise that: in one that is sorted,
 another value moves many records. So each party shuffles its records first, in memory, by a key that
 nobody else learns: it lies beside the party's ledger until the study is over, so that whoever goes
-on after a crash keeps out of training the same records.
+on after a crash keeps out of training the same records. Where sizes are hidden the same key tosses
+a coin for each record instead of counting records off.
 
 Why that suffices is said in `data.order`, which draws it.
 
@@ -18,7 +19,7 @@ ends with its process, so it never sees two orders.
 from pathlib import Path
 
 from unisono.core import journal
-from unisono.data.order import KEY_BYTES, new_key, secret_order, simulated_key
+from unisono.data.order import KEY_BYTES, new_key, secret_order, secret_share, simulated_key
 
 
 def found_key(path: Path) -> bytes | None:
@@ -35,4 +36,4 @@ def keep_key(path: Path, key: bytes) -> None:
     journal.replace(path, key, 0o600)
 
 
-__all__ = ["found_key", "keep_key", "new_key", "secret_order", "simulated_key"]
+__all__ = ["found_key", "keep_key", "new_key", "secret_order", "secret_share", "simulated_key"]

@@ -297,7 +297,9 @@ class StudyFile(Config):
 
     @property
     def held_out(self) -> tuple[int, ...]:
-        """How many records of each party are kept out of training; which is a secret."""
+        """How many records of each party are kept out of training; which is a secret. Where sizes
+        are hidden it is so many of the number that was agreed on, and each has a coin of its own:
+        how many they are is released with their scores."""
         every = self.evaluation.every if self.evaluation else 0
         if self.search is not None:
             every = round(1 / self.search.holdout)

@@ -39,7 +39,9 @@ class Responder:
     `allow` is asked before every turn and raises where the party's policy forbids it. `memory` is a
     file of the party's own, for algorithms in which a party remembers something between rounds.
     `keep` is given the server's last message, which holds the result, before it is answered: what
-    raises there leaves the result with the server.
+    raises there leaves the result with the server. `label` stands behind every payment, and
+    `learnt_from` says, where a model is judged, that this party's ledger has paid for its training:
+    the server is told, as everybody will be.
     """
 
     def __init__(
@@ -53,13 +55,16 @@ class Responder:
         allow: Callable[[int], None] | None = None,
         memory: Path | None = None,
         keep: Callable[[bytes], None] | None = None,
+        label: str = "",
+        learnt_from: bool = False,
     ) -> None:
         require_begun(study)
         self.study, self.party, self.session = study, party, session
         self.index = session.roster.require(identity)
         self._identity, self._allow, self._keep = identity, allow, keep
         self._simulation = party.ledger.simulated
-        self.spender = Spender(study, party, self.index, session.id, at_once)
+        self.spender = Spender(study, party, self.index, session.id, at_once, label)
+        self._own_learnt_from, self.learnt_from = learnt_from, tuple[int, ...]()
         self._worker = Worker(study, party, self.index)
         algorithm, facts = study.algorithm, study.facts
         server, self._state = algorithm.init(facts)
@@ -134,7 +139,8 @@ class Responder:
     # ---------------------------------------------------------------- turns
 
     def _hello(self, packet: wire.Packet) -> bytes:
-        return self._reply("hello")
+        said = {"learnt_from": True} if self._own_learnt_from else {}
+        return wire.encode("hello", said)
 
     def _ask(self, packet: wire.Packet) -> bytes:
         """One turn: pay, read, bound, add noise; under a secure sum also mask."""
@@ -210,7 +216,9 @@ class Responder:
         opened = packet.scalars["opened"]
         if type(opened) is not int or not 0 <= opened <= self.study.algorithm.rounds:
             raise InvalidInput(f"a result of {opened!r} rounds where the study has fewer")
-        signed, statement = Signed.read(beside), result_hash(self.session, opened, given)
+        learnt_from = self._learnt_from(packet.scalars.get("learnt_from", []))
+        signed = Signed.read(beside)
+        statement = result_hash(self.session, opened, given, learnt_from)
         if self.authority is not None:
             require_signed(self.authority, statement, signed)
         if self.finished and self.result_hash != statement.hex():
@@ -223,8 +231,23 @@ class Responder:
             self._keep(wire.encode(packet.tag, packet.scalars, packet.arrays))
         self.result = jax.tree.unflatten(structure, given)
         self.result_hash, self.signed, self.opened = statement.hex(), signed, opened
+        self.learnt_from = learnt_from
         self.finished = True
         return self._reply("finish")
+
+    def _learnt_from(self, given: Any) -> tuple[int, ...]:
+        """The parties whose records a model was learnt from, as the server names them; refused
+        where it says of this party what its ledger does not."""
+        known = range(self.session.parties)
+        if not isinstance(given, list) or any(type(p) is not int or p not in known for p in given):
+            raise InvalidInput(f"parties {given!r:.40} that were learnt from: numbers are needed")
+        if self._asked and (self.index in given) != self._own_learnt_from:
+            word = "has" if self._own_learnt_from else "has not"
+            raise PrivacyViolation(
+                f"this party's ledger {word} paid for the training of this model, and the result "
+                "says otherwise: refused"
+            )
+        return tuple(sorted(set(given)))
 
     def _require_possible(self, opened: int) -> None:
         """Refuse a result of more rounds than can have been opened by what this party answered."""

@@ -39,6 +39,7 @@ class Presence:
         self.link, self.session, self.deadline = link, session, deadline
         self._earlier = tuple(earlier)
         self._node_of: dict[int, int] = {}
+        self.learnt_from: set[int] = set()  # who said so when it was greeted
         self.bytes_sent = self.bytes_received = 0
 
     @property
@@ -60,6 +61,8 @@ class Presence:
                 found = self._opened(hello, reply)
                 if found is not None and found.packet.tag == "hello":
                     self._node_of[found.party] = node
+                    if found.packet.scalars.get("learnt_from") is True:
+                        self.learnt_from.add(found.party)
         return self.parties
 
     def wait(self, enough: int, connect_timeout: float, say: Callable[[str], None]) -> list[int]:

@@ -23,14 +23,18 @@ from unisono.secagg.session import Session
 _SCHEME = ec.ECDSA(hashes.SHA256())
 
 
-def result_hash(session: Session, opened: int, leaves: Sequence[np.ndarray]) -> bytes:
-    """What a result is known by."""
+def result_hash(
+    session: Session, opened: int, leaves: Sequence[np.ndarray], learnt_from: Sequence[int] = ()
+) -> bytes:
+    """What a result is known by; so is the label that names parties whose records it was learnt
+    from."""
     parts = [
         part
         for leaf in leaves
         for part in (f"{leaf.dtype.newbyteorder('<').str} {leaf.shape}".encode(), _bytes(leaf))
     ]
-    return digest("result", session.id, opened, len(leaves), *parts)
+    label = [f"learnt from {list(learnt_from)}".encode()] if learnt_from else []
+    return digest("result", session.id, opened, len(leaves), *parts, *label)
 
 
 def _bytes(leaf: np.ndarray) -> bytes:

@@ -50,7 +50,8 @@ class Conditions:
 @dataclass(frozen=True)
 class StageOutcome:
     """What came of a run: the result, what the server saw, which rounds were opened, who has said
-    that it holds the result, and the message by which it was `told`."""
+    that it holds the result, and the message by which it was `told`. Where a model was judged:
+    whose ledgers have paid for its training, by what they say."""
 
     value: Any
     transcript: Transcript
@@ -59,6 +60,7 @@ class StageOutcome:
     result_hash: str
     informed: frozenset[int]
     told: bytes = b""
+    learnt_from: tuple[int, ...] = ()
     traffic: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -134,6 +136,8 @@ class _Run:
         self.counted = np.full(facts.parties, -1)
         self.attempt = np.asarray(0)
         self.opened = np.asarray(0)
+        # Who said, before it was asked, that its ledger paid for training the model that is judged.
+        self.learnt = np.zeros(facts.parties, bool)
         self.saved = Checkpoint(checkpoint, session.id.hex()) if checkpoint else None
         self.opening = Opening(session, self.present, conditions.connect_timeout, say)
 
@@ -158,9 +162,11 @@ class _Run:
         value = jax.tree.map(np.asarray, algorithm.result(self.state))
         self.transcript.record(algorithm.rounds, "result", value, EVERYONE_AT_THE_END)
         leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(value)]
-        statement = result_hash(self.session, int(self.opened), leaves)
+        learnt_from = np.flatnonzero(self.learnt).tolist()
+        statement = result_hash(self.session, int(self.opened), leaves, learnt_from)
         beside = signer.sign(statement).arrays if signer else []
-        told = Ask("finish", {"opened": int(self.opened)}, [*leaves, *beside], "finish")
+        label = {"learnt_from": learnt_from} if learnt_from else {}
+        told = Ask("finish", {"opened": int(self.opened), **label}, [*leaves, *beside], "finish")
         informed = self._inform(told, uninformed)
         traffic = {"sent": self.present.bytes_sent, "received": self.present.bytes_received}
         return StageOutcome(
@@ -171,6 +177,7 @@ class _Run:
             statement.hex(),
             informed,
             self.present.written(told),
+            tuple(learnt_from),
             traffic,
         )
 
@@ -290,18 +297,22 @@ class _Run:
     # ----------------------------------------------------------- going on
 
     def _save(self, next_round: int, begun: bool) -> None:
+        self.learnt[list(self.present.learnt_from)] = True
         if self.saved is not None:
-            state = (self.state, self.counted, self.attempt, self.opened, np.asarray(begun))
-            self.saved.save(next_round, state)
+            self.saved.save(next_round, self._standing(begun))
+
+    def _standing(self, begun: bool) -> tuple[Any, ...]:
+        """All that a server needs to go on; `begun` says that a round is under way."""
+        under_way = np.asarray(begun)
+        return self.state, self.counted, self.attempt, self.opened, under_way, self.learnt
 
     def _resume(self) -> int:
         """The first round to run; an attempt that was under way when the server died has failed."""
         if self.saved is None or not self.saved.exists():
             return 0
-        like = (self.state, self.counted, self.attempt, self.opened, np.asarray(False))
-        first, loaded = self.saved.load(like)
-        self.state, self.counted, self.attempt, self.opened, begun = loaded
-        self.counted = np.array(self.counted)
+        first, loaded = self.saved.load(self._standing(False))
+        self.state, self.counted, self.attempt, self.opened, begun, self.learnt = loaded
+        self.counted, self.learnt = np.array(self.counted), np.array(self.learnt)
         if begun and self.attempt < self.study.facts.retries:
             self.attempt = self.attempt + 1
         elif begun:

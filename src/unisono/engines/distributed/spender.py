@@ -27,14 +27,20 @@ class Spender:
     """Pays for one party's turns in one session."""
 
     def __init__(
-        self, study: Study, party: Party, index: int, session: bytes, at_once: bool
+        self,
+        study: Study,
+        party: Party,
+        index: int,
+        session: bytes,
+        at_once: bool,
+        label: str = "",
     ) -> None:
         self.study, self._party, self._index = study, party, index
         require_printed_allowed(study, [party.ledger])
         event = study.algorithm.event_of(study.facts, study.trust, index)
         named = study.algorithm.named
         self._at_once = at_once or releases_of(event) > 1 or named is not None
-        self._name = f"session {session.hex()[:32]}"
+        self._name, self._label = f"session {session.hex()[:32]}", label
         # A party cannot know when its records will be named: it may be asked in any round.
         always = np.ones(study.algorithm.rounds, bool)
         self._asked = always if named is not None else asked(study)[:, index]
@@ -45,7 +51,12 @@ class Spender:
     @property
     def begun(self) -> bool:
         """Whether anything of the run was ever paid for: a turn of it, or all of it at once."""
-        return self.last >= 0 or self._name in self._party.ledger.purposes()
+        return self.last >= 0 or self._paid_at_once
+
+    @property
+    def _paid_at_once(self) -> bool:
+        purposes = self._party.ledger.purposes()
+        return any(one == self._name or one.startswith(f"{self._name} of ") for one in purposes)
 
     def check(self) -> None:
         """Refuse, before the party joins, a run that its ledger could not pay to the end. Of one
@@ -94,14 +105,18 @@ class Spender:
         ledger, draws = self._party.ledger, algorithm.draws
         if not self._at_once:
             cost = algorithm.turn_cost(facts, trust, self._index, number)
-            grant = ledger.authorize(cost, draws, f"{self._name} turn {turn}", once=True)
+            purpose = f"{self._name} turn {turn}{self._label}"
+            grant = ledger.authorize(cost, draws, purpose, once=True)
             self.last, self.paid = turn, self.paid + 1
             return grant, 0
         if self._grant is None:
+            if self._paid_at_once:
+                raise GrantMisused(f"{self._name} was paid for before, by another process")
             turns = facts.attempts(algorithm.turns(facts, self._index))
             cost = algorithm.cost(facts, trust, party=self._index)
             held = None if record is None else facts.records[self._index]
-            self._grant = ledger.authorize(cost, turns * draws, self._name, True, held)
+            purpose = f"{self._name}{self._label}"
+            self._grant = ledger.authorize(cost, turns * draws, purpose, True, held)
         first = turn * draws
         if record is not None:
             first = self._uses.total()
@@ -112,7 +127,7 @@ class Spender:
     def _paid_before(self) -> tuple[int, int]:
         """The last turn that any process of this party paid for, -1 for none; and how many."""
         turns = [
-            int(purpose.removeprefix(f"{self._name} turn "))
+            int(purpose.removeprefix(f"{self._name} turn ").split()[0])
             for purpose in self._party.ledger.purposes()
             if purpose.startswith(f"{self._name} turn ")
         ]

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
+from markupsafe import Markup
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from unisono.core import notebook
 from unisono.core.algorithm import Facts
 from unisono.core.certificate import Certificate, certify
 from unisono.core.costs import Cost, added
@@ -73,6 +75,7 @@ LEAST_RATIO = 3.0
 # Classes that nobody has listed are looked for where one with such a part of the records is found.
 LEAST_CLASS = 0.25
 _CLASSES = "classes"
+FOR_PREDICTION = "Weights for prediction: they have no intervals (see PrivateGLM)"
 _UNLIMITED = 1e150  # whose squares are numbers still
 
 
@@ -160,6 +163,34 @@ class PrivateEstimator(BaseEstimator):
             **self._result_kept(),
         }
         save_model(folder, shown, document, arrays)
+
+    # ------------------------------------------------------------- in notebooks
+
+    def _repr_html_inner(self) -> str:
+        return self._with_found(super()._repr_html_inner())
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
+        bundle: dict[str, str] = super()._repr_mimebundle_(**options)
+        if "text/html" in bundle:
+            bundle["text/html"] = self._with_found(bundle["text/html"])
+        return bundle
+
+    def _with_found(self, page: str) -> str:
+        """scikit-learn's diagram, and below it, once it is fitted, what was found and promised."""
+        if not hasattr(self, "certificate_"):
+            return page
+        told = [one for one in self.statements_ if one != PREDICTABLE]  # said above already
+        return page + notebook.shown(
+            type(self).__name__,
+            *self._found_parts(),
+            notebook.sentences(told),
+            notebook.folded("Certificate", *self.certificate_.as_parts()),
+            simulated=self.certificate_.simulated,
+        )
+
+    def _found_parts(self) -> list[Markup]:
+        """What was found, as HTML: nothing where single parameters mean nothing to people."""
+        return []
 
     def _prediction(self) -> "Prediction":
         """How it predicts, as `unisono.load` reads it."""
@@ -596,6 +627,14 @@ class PrivateLinear(PrivateEstimator):
             self._unit_rows,
         )
 
+    def _found_parts(self) -> list[Markup]:
+        slopes, intercepts = self._scaling.coefficients(self._parameters)
+        several = len(slopes) > 1
+        titles = list(map(str, self.classes_)) if several else ["weight"]
+        pairs = zip(("intercept", *self._encoded_names), [intercepts, *slopes.T], strict=True)
+        rows = [[str(name), *(f"{one:.4g}" for one in own)] for name, own in pairs]
+        return [notebook.grid(["", *titles], rows, FOR_PREDICTION)]
+
     def _result_kept(self) -> dict[str, Any]:
         slopes, intercepts = self._scaling.coefficients(self._parameters)
         if len(slopes) > 1:
@@ -638,6 +677,7 @@ def _unknown(name: str, value: Any, choices: Any) -> NoReturn:
 
 
 __all__ = [
+    "FOR_PREDICTION",
     "PRIVATE",
     "PrivateEstimator",
     "PrivateLinear",

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from markupsafe import Markup
 from scipy.special import expit
 from sklearn.metrics import accuracy_score, d2_tweedie_score
 from sklearn.utils import ClassifierTags, RegressorTags
@@ -47,6 +48,7 @@ if TYPE_CHECKING:  # JAX is imported when a model is really fitted
 # Events of the rarer kind for each coefficient, below which estimates are known to go wrong, with
 # or without noise (Peduzzi et al. 1996).
 _EVENTS = 10
+_SIMULATED = "A SIMULATION: the noise is predictable, so there is no privacy."
 _FAMILIES = ("binomial", "gaussian", "poisson")
 _COVARIANCES = ("sandwich", "model")
 
@@ -550,22 +552,13 @@ class PrivateGLM(PrivateEstimator):
             "privacy: the part of an interval's width that is the noise of privacy.",
         ]
         if self.certificate_.simulated:
-            said.append("A SIMULATION: the noise is predictable, so there is no privacy.")
+            said.append(_SIMULATED)
         title = "Generalised linear model with differential privacy"
         return RegressionSummary(title, header, self.inference_, said, alpha)
 
-    def _repr_html_inner(self) -> str:
-        return self._shown(super()._repr_html_inner())
-
-    def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
-        bundle: dict[str, str] = super()._repr_mimebundle_(**options)
-        if "text/html" in bundle:
-            bundle["text/html"] = self._shown(bundle["text/html"])
-        return bundle
-
-    def _shown(self, page: str) -> str:
-        """The usual diagram, and below it what was found."""
-        return page + (self.summary().as_html() if hasattr(self, "inference_") else "")
+    def _found_parts(self) -> list[Markup]:
+        found = self.summary()
+        return replace(found, notes=[one for one in found.notes if one != _SIMULATED]).as_parts()
 
     # ------------------------------------------------------------- prediction
 

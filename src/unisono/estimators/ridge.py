@@ -15,9 +15,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from markupsafe import Markup
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
+from unisono.core import notebook
 from unisono.core.algorithm import Facts
 from unisono.core.defaults import BOUNDS_SHARE, RELATION
 from unisono.core.privacy import Privacy
@@ -27,7 +29,7 @@ from unisono.data.scaling import UnitScaling
 from unisono.errors import InvalidInput
 from unisono.estimators.configuration import FitPlan, FitRequest, plan, require_numbers
 from unisono.estimators.documentation import PARTIES, documented
-from unisono.estimators.foundation import unknown_bounds
+from unisono.estimators.foundation import FOR_PREDICTION, unknown_bounds
 from unisono.estimators.scored import FISHER_SCORING, ScoredEstimator, scored_plan
 from unisono.estimators.statements import UNBOUNDED_TARGETS, UnboundedFeatures
 
@@ -220,6 +222,12 @@ class PrivateRidge(RegressorMixin, ScoredEstimator):
         return linear_prediction(
             self._inputs, self._encoded_names, self._scaling, self._parameters, "squares", ()
         )
+
+    def _found_parts(self) -> list[Markup]:
+        rows = [["intercept", f"{self.intercept_:.4g}"]]
+        pairs = zip(self._encoded_names, self.coef_, strict=True)
+        rows += [[str(name), f"{own:.4g}"] for name, own in pairs]
+        return [notebook.grid(["", "weight"], rows, FOR_PREDICTION)]
 
     def _result_kept(self) -> dict[str, Any]:
         weights = dict(zip(self._encoded_names, map(float, self.coef_), strict=True))

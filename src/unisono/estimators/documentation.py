@@ -51,6 +51,13 @@ _COMMON = {
     "server or a single party.",
     "random_state": "random_state : None draws noise from the operating system. A seed makes the "
     "fit a SIMULATION without privacy, which `certificate_` says and a `PredictableNoiseWarning`.",
+    "class_weight": 'class_weight : public numbers by class, as {"ill": 5, "well": 1}: how much '
+    "records of each count; 1 where a class is not named. They count before records are bounded, "
+    'so the noise stays what it is. "balanced" is refused: counts of classes are private.',
+    "largest_weight": "largest_weight : public bound of `sample_weight`, where `fit` is given it; "
+    "larger weights are clipped to it. Weights count before records are bounded: noise is in "
+    "proportion to a record of the largest weight, so that a bound far above the usual ones drowns "
+    "them.",
     "engine": 'engine : "in-process", or "flower": the same study through Flower\'s messages.',
 }
 PARTIES = (

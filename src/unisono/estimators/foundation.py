@@ -102,12 +102,17 @@ class PrivateEstimator(BaseEstimator):
     _targets: Targets  # public, or released on the way
     _unlisted: UnlistedClasses | None = None  # the labels of a fit whose classes are private
     _declared: Declared | None = None  # how the columns of frames are read
+    largest_weight: float | None
+    _weights: np.ndarray | None = None  # of the fit under way: shares of the largest (n,)
     _without_ledger = False  # whether it was pickled, and so parted from its ledger
     _model: str  # what study files call it
 
     def __sklearn_clone__(self) -> Any:
-        """An unfitted copy that shares the ledger, and the count of fits made without one."""
+        """An unfitted copy that shares the ledger, and the count of fits made without one. What is
+        routed to it (`set_fit_request`) goes with it, as scikit-learn's own clones have it."""
         copy = type(self)(**self.get_params(deep=False))
+        if hasattr(self, "_metadata_request"):
+            copy._metadata_request = deepcopy(self._metadata_request)
         copy._fits, copy._without_ledger = self._count(), self._without_ledger
         return copy
 
@@ -239,9 +244,13 @@ class PrivateEstimator(BaseEstimator):
             self._fits = [0]
         return self._fits
 
-    def _read(self, X: Any, y: Any, parties: Any, persons: Any, numeric: bool) -> Records:
+    def _read(
+        self, X: Any, y: Any, parties: Any, persons: Any, numeric: bool, weights: Any = None
+    ) -> Records:
         """What `fit` was given; frames by the columns that are declared, if any are."""
-        records, self._declared = read_records(self, X, y, parties, persons, numeric=numeric)
+        records, self._declared = read_records(
+            self, X, y, parties, persons, numeric=numeric, weights=weights
+        )
         return records
 
     def _matrix(self, X: Any) -> np.ndarray:
@@ -258,9 +267,10 @@ class PrivateEstimator(BaseEstimator):
                 "these records; nothing was spent"
             )
         try:
+            self._weights = records.weights if isinstance(records, FitRecords) else None
             return self._fitted(records, planned)
-        finally:
-            self._unlisted = None  # labels of records are nothing to keep, or to pickle
+        finally:  # what is of records is nothing to keep, or to pickle
+            self._unlisted, self._weights = None, None
 
     def _fitted(
         self, records: Records, planned: Callable[[Facts, Trust, Privacy], FitPlan]
@@ -373,9 +383,14 @@ class PrivateEstimator(BaseEstimator):
         rows = X if self._declared is None else self._declared.rows(X)
         points, targets = self._in_the_ball(scale, rows, labels)
         whole = np.isfinite(rows).all(axis=1) & np.isfinite(labels)
-        if whole.all():
-            return points, targets
-        return np.where(whole[:, None], points, np.nan), np.where(whole, targets, np.nan)
+        if not whole.all():
+            points = np.where(whole[:, None], points, np.nan)
+            targets = np.where(whole, targets, np.nan)
+        return (points, targets) if self._weights is None else self._weighed(points, targets)
+
+    def _weighed(self, points: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, ...]:
+        """The same with `_weights`, as the algorithm reads them: they count before the clip."""
+        raise NotImplementedError
 
     # ------------------------------------------------------------- bounds that nobody gave
 
@@ -605,6 +620,7 @@ class PrivateLinear(PrivateEstimator):
                 promise.relation,
                 self.regularisation,
                 self.rounds,
+                self._weights is not None,
             )
             made = plan(request, facts, trust)
             self._unit_rows = made.study.method.kind.unit_rows
@@ -613,6 +629,10 @@ class PrivateLinear(PrivateEstimator):
         parameters = np.asarray(self._run(records, planned)[0].value, float)
         self._learnt_loss = loss
         return parameters.T if parameters.ndim == 2 else parameters[None, :]
+
+    def _weighed(self, points: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, ...]:
+        assert self._weights is not None
+        return points, np.stack([targets, self._weights], axis=1)
 
     def _prediction(self) -> "Prediction":
         from unisono.models.linear import linear_prediction

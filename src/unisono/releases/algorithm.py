@@ -204,7 +204,8 @@ class AlgorithmKind:
     problem over rows of a public scale, where nobody says otherwise. `earlier(config, problem)` is
     the stage that it begins with, if any. `own_epsilons`: parties may have epsilons of their own,
     since each makes all of the noise of what it sends. `printed` is its noise as a publication has
-    it, for configurations with a field `published`, and no others.
+    it, for configurations with a field `published`, and no others. `weighs`: records may have
+    weights, which count before they are bounded.
     """
 
     name: str
@@ -226,6 +227,7 @@ class AlgorithmKind:
     earlier: Callable[[Any, Any], Earlier | None] = _nothing_earlier
     own_epsilons: bool = False
     printed: Publication | None = None
+    weighs: bool = False
 
     def __post_init__(self) -> None:
         if (self.printed is not None) != issubclass(self.config, PublishedConfig):

@@ -27,6 +27,7 @@ def routed():
     with sklearn.config_context(enable_metadata_routing=True), warnings.catch_warnings():
         warnings.simplefilter("ignore", unisono.PredictableNoiseWarning)
         warnings.simplefilter("ignore", RepeatedFits)
+        warnings.simplefilter("ignore", unisono.ClippedValues)
         yield
 
 

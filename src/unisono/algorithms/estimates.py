@@ -90,6 +90,7 @@ class Estimate:
     labels: tuple[Any, ...] = field(default=())
     determined: Any = None
     test: HypothesisTest | None = None
+    unit: str = ""  # "records" of counts
 
     @cached_property
     def guarantees(self) -> tuple[Guarantee, ...]:
@@ -134,6 +135,8 @@ class Estimate:
         }
         if self.population_interval is not None:
             document["population_interval"] = [_plain(end) for end in self.population_interval]
+        if self.unit:
+            document["unit"] = self.unit
         if self.labels:
             document["labels"] = [_label(name) for name in self.labels]
         if self.determined is not None and not np.all(self.determined):

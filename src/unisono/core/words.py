@@ -81,8 +81,16 @@ def percent(probability: float) -> str:
     """
     if probability < 0.01:
         return f"{number(100 * probability, 2)} %"
-    tenths = math.ceil(round(probability * 1000, 9))
-    return f"{min(tenths / 10, 100.0):g} %"
+    return f"{hundredths(probability):g} %"
+
+
+def hundredths(probability: float) -> float:
+    """How many of a hundred, to one decimal, rounded up.
+
+    >>> hundredths(0.73106), hundredths(0.5), hundredths(1.0)
+    (73.2, 50.0, 100.0)
+    """
+    return min(math.ceil(round(probability * 1000, 9)) / 10, 100.0)
 
 
 def one_in(probability: float) -> str:
@@ -140,8 +148,8 @@ def guess_words(guess: float, relation: Relation) -> str:
     )
     if guess >= 0.99:
         return sentence + " That is almost no protection in the worst case."
-    wrong = math.floor(100 * (1 - guess) + 1e-9)
-    return sentence + f" At least {wrong} out of 100 such guesses are wrong on average."
+    wrong = round(100 - hundredths(guess), 1)
+    return sentence + f" At least {wrong:g} out of 100 such guesses are wrong on average."
 
 
 def promise_words(epsilon: float, delta: float) -> str:

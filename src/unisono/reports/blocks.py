@@ -9,7 +9,14 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal
 
 from unisono.core.words import jsonable
-from unisono.reports.charts import BandedCurve, Bell, DrawnInterval, ForestRow, Level
+from unisono.reports.charts import (
+    BandedCurve,
+    Bell,
+    CalibrationBin,
+    DrawnInterval,
+    ForestRow,
+    Level,
+)
 
 Tone = Literal["", "lead", "note", "warning"]
 
@@ -130,6 +137,15 @@ class Intervals:
 
 
 @dataclass(frozen=True)
+class Calibration:
+    """What was predicted beside what came true."""
+
+    title: str
+    bins: Sequence[CalibrationBin]
+    caption: str = ""
+
+
+@dataclass(frozen=True)
 class Forest:
     """Effects beside a line of none; `ratios` of 1, or differences of 0."""
 
@@ -180,6 +196,7 @@ Block = (
     | Curves
     | BandedCurves
     | Intervals
+    | Calibration
     | Forest
     | Bells
     | Flow

@@ -1,9 +1,9 @@
 """The result, by kind: answers, coefficients, weights, networks, posteriors and clusters.
 
-Weights of linear models were fitted to records of unit length: they are scores for prediction, so
-they are listed in the order of the columns and never ranked. Posteriors are of coefficients in the
-user's units; pictures show what a column does over its whole public range. A coefficient of which
-nothing was learnt is not drawn.
+Weights of linear models are scores for prediction without intervals, so they are listed in the
+order of the columns and never ranked. Effects with intervals are ranked where the run released how
+far columns vary: by what a change of two deviations does. The width of a public range says nothing
+of that. A coefficient of which nothing was learnt is not drawn.
 """
 
 import json
@@ -49,12 +49,16 @@ from unisono.reports.blocks import (
     shorter,
 )
 from unisono.reports.blocks import ReportHeading as Title
-from unisono.reports.charts import BandedCurve, Bell, DrawnInterval, ForestRow
+from unisono.reports.charts import RECORDS, BandedCurve, Bell, DrawnInterval, ForestRow
 from unisono.reports.judged import judged_blocks
 from unisono.reports.marks import short
 from unisono.reports.reading import RunReading, listed, share
 from unisono.studies.schema import StudyFile
 
+_UNRANKED = (
+    "Weights hold the noise that privacy added and have no intervals; they are listed in the order "
+    "of the columns, since they cannot be ranked."
+)
 MOST = 30  # weights, or numbers of one answer, that a picture shows
 _PICTURES = 12  # answers that get a picture each
 _Z = 1.959964  # 95 % of a normal distribution lie within so many standard deviations
@@ -138,7 +142,8 @@ def _answers(reading: RunReading, result: Mapping[str, Any]) -> list[Block]:
         sure = f"{share(answer['confidence'])} confidence"
         several = f"{sure}, for all of them at once" if len(_numbers(answer["value"])) > 1 else sure
         caption = f"{several[:1].upper()}{several[1:]}. {_sentence(answer.get('note', ''))}"
-        blocks += [Intervals(str(answer["name"]), shown, caption), *note]
+        unit = str(answer.get("unit", ""))
+        blocks += [Intervals(str(answer["name"]), shown, caption, unit), *note]
     rows = [
         [
             f"{answer['name']}: {one.label}" if one.label != answer["name"] else one.label,
@@ -322,15 +327,21 @@ def _weights(reading: RunReading, result: Mapping[str, Any]) -> list[Block]:
         else f"The estimate of {target} is the intercept plus each value times its weight."
     )
     return [
-        Text(words),
+        Text(f"{words} {_unranked(result)}"),
         *_scored(result, target if "positive" not in result else f"for {result['positive']}"),
         Text(_sentence(result.get("note", "")), "note"),
     ]
 
 
+def _unranked(result: Mapping[str, Any]) -> str:
+    """What weights are not, unless the note below says so already."""
+    told = "not effects" in str(result.get("note", ""))
+    return _UNRANKED if told else f"{_UNRANKED} They are scores for prediction, not effects."
+
+
 def _classes(reading: RunReading, result: Mapping[str, Any]) -> list[Block]:
     blocks: list[Block] = [
-        Text("The class with the largest score is predicted."),
+        Text(f"The class with the largest score is predicted. {_unranked(result)}"),
         Text(_sentence(result.get("note", "")), "note"),
     ]
     for name, model in list(result["classes"].items())[:MOST]:
@@ -343,10 +354,6 @@ def _scored(model: Mapping[str, Any], what: str, most: int = MOST) -> list[Block
     rows = [[name, short(float(weight))] for name, weight in model["weights"].items()]
     shown, note = shorter(rows, most, "weights, in the order of the columns; result.json has all")
     return [
-        Text(
-            "Scores for prediction, not effects or log-odds. They hold the noise that privacy "
-            "added, have no intervals, and cannot be ranked."
-        ),
         ReportGrid(
             f"Weights {what}, intercept {short(float(model['intercept']))}",
             ["column", "weight per unit"],
@@ -405,11 +412,45 @@ def _regression(reading: RunReading, result: Mapping[str, Any]) -> list[Block]:
     return [
         *blocks,
         *([drawing, *left] if effects else []),
+        *_ranked(result, effects),
         ReportGrid(f"Coefficients: {result['link']} of {outcome(result)}, per unit", head, shown),
         *note,
         *map(Text, tests_in_words(result)),
         Text(_sentence(result.get("note", "")), "note"),
     ]
+
+
+def _ranked(result: Mapping[str, Any], effects: Mapping[str, Any]) -> list[Block]:
+    """Standardised effects, the largest first: of a change of a number by two of its deviations,
+    and of a value of a category against its reference, which can be compared (Gelman 2008). Public
+    ranges say nothing of how far a column varies. Deviations are those that the run released; where
+    it did not, nothing is ranked."""
+    steps = {
+        name: 2 * float(result["features"][name].get("deviation", 0.0))
+        if "bounds" in result["features"][name]
+        else 1.0
+        for name, own in effects.items()
+        if own["determined"]
+    }
+    if len(steps) < 2 or not all(steps.values()):
+        return []
+    items = []
+    for name, step in steps.items():
+        own, number = effects[name], "bounds" in result["features"][name]
+        label = f"{name}, by {short(step)}" if number else _named(result, name, "vs")
+        ends = (own["estimate"], *own["interval"])
+        items.append(DrawnInterval(label, *(step * float(end) for end in ends)))
+    items.sort(key=lambda one: -abs(one.middle))
+    shown, note = shorter(items, MOST, "effects, the largest first; the table has more")
+    caption = (
+        "A number is moved by two of its standard deviations, as the run found them with noise, "
+        "and a category from its reference: so effects can be compared, whatever their units and "
+        f"public ranges are. Bars are {share(result['confidence'])} intervals; where two of them "
+        "overlap, which effect is larger is not certain."
+    )
+    unit = f"{result['link']} of {outcome(result)}" if result["ratio"] else outcome(result)
+    title, none = "Standardised effects, the largest first", ("no effect", 0.0)
+    return [Intervals(title, shown, caption, unit, none), *note]
 
 
 def _forest_row(result: Mapping[str, Any], name: str) -> ForestRow:
@@ -521,16 +562,38 @@ def _hills(
     reading: RunReading, result: Mapping[str, Any], known: Sequence[str], for_class: str
 ) -> list[Block]:
     ranges = public_widths(reading.file, result.get("private_bounds", {}))
+    found = result.get("deviations", {})
+    standard = bool(found) and all(name in found for name in known if name in ranges)
+
+    def step(name: str) -> float:
+        if standard:
+            return 2 * float(found[name]) if name in found else 1.0
+        return _round_step(0.0, ranges[name]) if name in ranges else 1.0
+
     bells = [
-        Bell(name, float(result["mean"][name]) * width, float(result["std"][name]) * width)
+        Bell(
+            f"{name}, {'by' if standard else 'per'} {short(step(name))}"
+            if name in ranges
+            else name,
+            float(result["mean"][name]) * step(name),
+            float(result["std"][name]) * step(name),
+        )
         for name in known
         if name != "intercept"
-        for width in [ranges.get(name, 1.0)]
     ]
-    bells.sort(key=lambda bell: -abs(bell.mean))
-    shown, note = shorter(bells, MOST, "weights, the largest first; result.json has all")
+    if standard:
+        bells.sort(key=lambda bell: -abs(bell.mean))
+    order = "the largest first" if standard else "in the order of the columns"
+    shown, note = shorter(bells, MOST, f"weights, {order}; result.json has all")
     if not bells:
         return []
+    caption = (
+        "Standardised effects, the largest first: a number is moved by two of its standard "
+        "deviations, as the run found them with noise, and a category from its reference."
+        if standard
+        else "In the order of the columns, each for the step that is named. How far columns vary "
+        "was not released, so effects cannot be ranked."
+    )
     return [
         Text(
             "A posterior says which weights fit the records, and how sure that is: a narrow hill "
@@ -539,7 +602,7 @@ def _hills(
         Bells(
             f"Posterior of the weights{for_class}",
             shown,
-            "What each column does over its whole public range." if ranges else "",
+            caption,
         ),
         *note,
     ]
@@ -604,7 +667,7 @@ def _clusters(reading: RunReading, result: Mapping[str, Any]) -> list[Block]:
             f"{times(len(groups), 'typical group')} of records. Bars hold what these records "
             "have, before the noise."
         ),
-        Intervals("How many records each group has", sizes, sure, "records"),
+        Intervals("How many records each group has", sizes, sure, RECORDS),
     ]
     for column in columns[:8]:
         items = [

@@ -201,6 +201,11 @@ def _(block: blocks.Intervals) -> Markup:
 
 
 @drawn.register
+def _(block: blocks.Calibration) -> Markup:
+    return _titled(block, charts.calibration(block.bins, title=block.title))
+
+
+@drawn.register
 def _(block: blocks.Forest) -> Markup:
     drawing = charts.forest(block.rows, title=block.title, ratios=block.ratios, unit=block.unit)
     return _titled(block, drawing)

@@ -663,7 +663,7 @@ class Ledger(_Uncopyable):
             notebook.facts(
                 {
                     "releases paid": str(self.grants) if self.grants else "",
-                    "paid for": f"{', '.join(purposes[:12])}{more}",
+                    "paid for": f"{'; '.join(purposes[:12])}{more}",
                     "raised": "; ".join(raised),
                     "head": self.head,
                 }

@@ -75,7 +75,7 @@ LEAST_RATIO = 3.0
 # Classes that nobody has listed are looked for where one with such a part of the records is found.
 LEAST_CLASS = 0.25
 _CLASSES = "classes"
-FOR_PREDICTION = "Weights for prediction: they have no intervals (see PrivateGLM)"
+FOR_PREDICTION = "Weights for prediction: they have no intervals (see PrivateGLM)."
 _UNLIMITED = 1e150  # whose squares are numbers still
 
 
@@ -653,7 +653,7 @@ class PrivateLinear(PrivateEstimator):
         titles = list(map(str, self.classes_)) if several else ["weight"]
         pairs = zip(("intercept", *self._encoded_names), [intercepts, *slopes.T], strict=True)
         rows = [[str(name), *(f"{one:.4g}" for one in own)] for name, own in pairs]
-        return [notebook.grid(["", *titles], rows, FOR_PREDICTION)]
+        return [notebook.sentence(FOR_PREDICTION, "note"), notebook.grid(["", *titles], rows)]
 
     def _result_kept(self) -> dict[str, Any]:
         slopes, intercepts = self._scaling.coefficients(self._parameters)

@@ -232,7 +232,7 @@ class PrivateRidge(RegressorMixin, ScoredEstimator):
         rows = [["intercept", f"{self.intercept_:.4g}"]]
         pairs = zip(self._encoded_names, self.coef_, strict=True)
         rows += [[str(name), f"{own:.4g}"] for name, own in pairs]
-        return [notebook.grid(["", "weight"], rows, FOR_PREDICTION)]
+        return [notebook.sentence(FOR_PREDICTION, "note"), notebook.grid(["", "weight"], rows)]
 
     def _result_kept(self) -> dict[str, Any]:
         weights = dict(zip(self._encoded_names, map(float, self.coef_), strict=True))

@@ -113,6 +113,7 @@ class Curves:
     y_label: str
     caption: str = ""
     reference: Level | None = None
+    square: bool = False  # both axes are shares
 
 
 @dataclass(frozen=True)

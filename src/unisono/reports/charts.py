@@ -20,6 +20,8 @@ from unisono.reports import marks
 from unisono.reports.marks import cut, place, short, ticks
 
 PALETTE = 6  # classes s1 to s6
+WIDE = 230
+SQUARE = 400  # as high as a narrow chart is wide
 RECORDS = "records"  # the unit of counts
 Level = tuple[str, float]
 
@@ -98,7 +100,8 @@ def lines(
     title: str = "",
     reference: Level | None = None,
     from_zero: bool = True,
-    height: int = 230,
+    height: int = WIDE,
+    kind: str = "",
 ) -> Markup:
     """Curves over a shared axis, named above; `reference` is a level to compare with."""
     known = {name: marks.finite(points) for name, points in series.items()}
@@ -128,18 +131,22 @@ def lines(
             marks.text(1, level - 6, reference[0], "end soft halo"),
         ]
     for number, points in enumerate(known.values()):
-        kind = f"s{number % PALETTE + 1}"
+        colour = f"s{number % PALETTE + 1}"
         drawn = [(across(x), down(y) - top) for x, y in points]
-        parts.append(marks.stretched(top, foot - top, marks.curve(drawn, kind)))
-        parts.append(marks.dot(drawn[-1][0], drawn[-1][1] + top, f"fill {kind}"))
-    parts += [marks.text(0, down(y) - 4, short(y), "soft halo tabular") for y in scale]
+        parts.append(marks.stretched(top, foot - top, marks.curve(drawn, colour)))
+        parts.append(marks.dot(drawn[-1][0], drawn[-1][1] + top, f"fill {colour}"))
+    # A curve that begins in the corner would run through the number there.
+    corner = any(points[0] == (left, 0.0) for points in known.values())
+    levelled = [y for y in scale if y or not corner]
+    parts += [marks.text(0, down(y) - 4, short(y), "soft halo tabular") for y in levelled]
     parts += marks.under(left, right, x_label, height)
     told = "; ".join(
         f"{name}: {short(points[0][1])} at {short(points[0][0])}, "
         f"{short(points[-1][1])} at {short(points[-1][0])}"
         for name, points in known.items()
     )
-    return marks.chart(height, title or y_label, f"{y_label}, by {x_label}. {told}", parts)
+    words = f"{y_label}, by {x_label}. {told}"
+    return marks.chart(height, title or y_label, words, parts, kind)
 
 
 def banded(
@@ -284,12 +291,12 @@ def guesses(right: float, *, title: str, blind: float = 0.5) -> Markup:
     return marks.chart(174, title, f"Of 100 guesses, on average: {told}.", parts, "narrow")
 
 
-def calibration(bins: Sequence[CalibrationBin], *, title: str, height: int = 280) -> Markup:
+def calibration(bins: Sequence[CalibrationBin], *, title: str) -> Markup:
     """Shares with the outcome over what was predicted, beside the line on which both agree."""
     known = [one for one in bins if all(map(math.isfinite, one))]
     if not known:
         return marks.nothing(title)
-    scale, top = ticks(0.0, 1.0), 30
+    scale, height, top = ticks(0.0, 1.0), SQUARE, 34
     foot = height - 38
 
     def down(y: float) -> float:
@@ -304,13 +311,13 @@ def calibration(bins: Sequence[CalibrationBin], *, title: str, height: int = 280
             marks.line(x, down(low), x, down(high), "whisker stroke s1"),
             marks.dot(x, down(share), "fill s1", 5),
         ]
-    parts += [marks.text(0, down(y) - 4, short(y), "soft halo tabular") for y in scale]
+    parts += [marks.text(0, down(y) - 4, short(y), "soft halo tabular") for y in scale if y]
     parts += marks.under(0.0, 1.0, "predicted chance", height)
     told = "; ".join(
         f"predicted {short(score)}: {short(share)}, between {short(low)} and {short(high)}"
         for score, share, low, high in known
     )
-    return marks.chart(height, title, told, parts)
+    return marks.chart(height, title, told, parts, "narrow")
 
 
 def bells(items: Sequence[Bell], *, title: str, unit: str = "") -> Markup:
@@ -345,6 +352,8 @@ def _with_unit(foot: float, title: str, told: str, parts: list[Markup], unit: st
 
 __all__ = [
     "RECORDS",
+    "SQUARE",
+    "WIDE",
     "BandedCurve",
     "Bell",
     "CalibrationBin",

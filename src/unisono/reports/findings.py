@@ -251,13 +251,13 @@ def _table_one(reading: RunReading, result: Mapping[str, Any]) -> list[Block]:
 
 def _judged(reading: RunReading, result: Mapping[str, Any]) -> list[Block]:
     found, what = result["evaluation"], judged_text(result)
-    words = (
-        f"{what[:1].upper()}{what[1:]}, by about {max(0.0, float(found['records'])):.0f} records "
-        "that were asked once."
-    )
+    counted = max(0.0, float(found["records"]))
+    if reading.file is not None and reading.file.data.sizes != "hidden":
+        counted = min(counted, sum(party.records for party in reading.file.parties))
+    words = f"{what[:1].upper()}{what[1:]}, by about {counted:,.0f} records that were asked once."
     said = learnt_from(result)
     return [
-        *([Text(_sentence(said))] if said else []),
+        *([Text(_sentence(said), "warning")] if said else []),
         Text(words),
         *judged_blocks(found, float(result["confidence"])),
         Text(_sentence(result.get("note", "")), "note"),

@@ -180,6 +180,8 @@ def _(block: blocks.Curves) -> Markup:
         y_label=block.y_label,
         title=block.title,
         reference=block.reference,
+        height=charts.SQUARE if block.square else charts.WIDE,
+        kind="narrow" if block.square else "",
     )
     return _titled(block, drawing)
 

@@ -41,6 +41,7 @@ def _roc(points: Sequence[Sequence[float]]) -> Block:
         "true positive rate",
         "How many records with the outcome are found (up) for how many of those without it that "
         "are taken for one (right). Read off noisy counts: small steps are noise.",
+        square=True,
     )
 
 

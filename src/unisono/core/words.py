@@ -62,6 +62,17 @@ def p_text(value: float) -> str:
     return "<.001" if value < 0.001 else f"{value:.3f}".lstrip("0")
 
 
+def chance_text(value: float) -> str:
+    """A probability that is neither certain nor impossible.
+
+    >>> chance_text(0.304), chance_text(1e-9), chance_text(0.99999)
+    ('30.4 %', '<0.1 %', '>99.9 %')
+    """
+    if value < 0.001:
+        return "<0.1 %"
+    return ">99.9 %" if value > 0.999 else f"{100 * value:.1f} %"
+
+
 def plain(value: float, digits: int = 4) -> str:
     """A number without exponent where that stays readable.
 

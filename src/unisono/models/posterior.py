@@ -10,7 +10,7 @@ from scipy.special import ndtr, ndtri
 
 from unisono.algorithms.noise_aware import Aware, Refine, full_natural
 from unisono.core import notebook
-from unisono.core.words import NOTHING_LEARNT
+from unisono.core.words import NOTHING_LEARNT, chance_text
 from unisono.errors import InvalidInput
 from unisono.problems.gaussian_family import Natural, covariance, gaussian
 from unisono.problems.gaussian_family import kl as divergence
@@ -162,7 +162,7 @@ class Posterior:
         columns = (self.mean, self.std, self.interval(level), self.learnt)
         for name, mean, std, (low, high), learnt in zip(self.names, *columns, strict=True):
             above = ndtr(mean / std)
-            said = [f"{mean:.4g}", f"{std:.3g}", f"{low:.4g} to {high:.4g}", f"{100 * above:.1f} %"]
+            said = [f"{mean:.4g}", f"{std:.3g}", f"{low:.4g} to {high:.4g}", chance_text(above)]
             rows.append([name, *(said if learnt else [NOTHING_LEARNT])])
         head = ["", "mean", "std", f"{100 * level:g} % interval", "chance to be above 0"]
         return [notebook.grid(head, rows), notebook.sentences(self.notes)]

@@ -8,7 +8,7 @@ What is not a finite number is left out, never drawn as something else.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from markupsafe import Markup
@@ -185,6 +185,17 @@ def banded(
     return marks.chart(height, title or y_label, f"{y_label}, by {x_label}. {told}", parts)
 
 
+def said_in(unit: str) -> Callable[[float], str]:
+    """How numbers of a unit are written: counts as whole ones.
+
+    >>> said_in(RECORDS)(51.1), said_in("")(51.12)
+    ('51', '51.1')
+    """
+    if unit == RECORDS:
+        return lambda value: short(float(round(value)) if math.isfinite(value) else value)
+    return short
+
+
 def intervals(
     items: Sequence[DrawnInterval], *, title: str, unit: str = "", reference: Level | None = None
 ) -> Markup:
@@ -197,7 +208,7 @@ def intervals(
     levels += [reference[1]] if reference else []
     levels += [0.0] if unit == RECORDS else []
     scale, foot = ticks(min(levels), max(levels)), 44 * len(items) + (20 if reference else 4)
-    parts = marks.axis(scale, foot)
+    parts, said = marks.axis(scale, foot), said_in(unit)
     parts += marks.upright(place(reference[1], scale), foot, reference[0]) if reference else []
     for number, (label, middle, low, high) in enumerate(items):
         y = 44 * number + 30
@@ -206,14 +217,14 @@ def intervals(
             marks.text(
                 1,
                 y - 14,
-                f"{short(middle)} ({short(low)} to {short(high)})",
+                f"{said(middle)} ({said(low)} to {said(high)})",
                 "end soft tabular halo",
             ),
             marks.line(place(low, scale), y, place(high, scale), y, "whisker stroke s1"),
             marks.dot(place(middle, scale), y, "fill s1", 5),
         ]
     told = "; ".join(
-        f"{label}: {short(middle)}, between {short(low)} and {short(high)}"
+        f"{label}: {said(middle)}, between {said(low)} and {said(high)}"
         for label, middle, low, high in items
     )
     return _with_unit(foot, title, told, parts, unit)
@@ -367,4 +378,5 @@ __all__ = [
     "guesses",
     "intervals",
     "lines",
+    "said_in",
 ]

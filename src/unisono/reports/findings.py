@@ -25,7 +25,7 @@ from unisono.algorithms.survival_curves import (
     median_text,
 )
 from unisono.algorithms.table_layout import layout
-from unisono.core.words import NO_GROUP, NOTHING_LEARNT, p_text, times
+from unisono.core.words import NO_GROUP, NOTHING_LEARNT, chance_text, p_text, times
 from unisono.data.columns import NumericColumn
 from unisono.models.inference import (
     NOT_DETERMINED,
@@ -49,7 +49,14 @@ from unisono.reports.blocks import (
     shorter,
 )
 from unisono.reports.blocks import ReportHeading as Title
-from unisono.reports.charts import RECORDS, BandedCurve, Bell, DrawnInterval, ForestRow
+from unisono.reports.charts import (
+    RECORDS,
+    BandedCurve,
+    Bell,
+    DrawnInterval,
+    ForestRow,
+    said_in,
+)
 from unisono.reports.judged import judged_blocks
 from unisono.reports.marks import short
 from unisono.reports.reading import RunReading, listed, share
@@ -147,11 +154,12 @@ def _answers(reading: RunReading, result: Mapping[str, Any]) -> list[Block]:
     rows = [
         [
             f"{answer['name']}: {one.label}" if one.label != answer["name"] else one.label,
-            short(one.middle) if known else UNDETERMINED,
-            f"{short(one.low)} to {short(one.high)}",
+            said(one.middle) if known else UNDETERMINED,
+            f"{said(one.low)} to {said(one.high)}",
             people,
         ]
         for answer in answers
+        for said in [said_in(str(answer.get("unit", "")))]
         for one, people, known in zip(
             _flat(answer), _population(answer), _determined(answer), strict=True
         )
@@ -294,7 +302,13 @@ def _survival(reading: RunReading, result: Mapping[str, Any]) -> list[Block]:
     differences = found.get("restricted_mean_differences", {})
     if differences:
         pairs = [[name, measure_text(own)] for name, own in differences.items()]
-        blocks.append(ReportGrid("Differences of restricted means", ["groups", ""], pairs))
+        blocks.append(
+            ReportGrid(
+                "Differences of restricted means",
+                ["groups", f"difference ({sure} interval)"],
+                pairs,
+            )
+        )
     if found.get("log_rank"):
         words = log_rank_text(found["log_rank"])
         blocks.append(Text(f"{_sentence(words)} It counts the noise in."))
@@ -619,7 +633,7 @@ def _coefficients(result: Mapping[str, Any], known: Sequence[str]) -> list[list[
 def _above(mean: float, std: float) -> str:
     if std <= 0:
         return "–"
-    return f"{100 * 0.5 * math.erfc(-mean / std / math.sqrt(2)):.1f} %"
+    return chance_text(0.5 * math.erfc(-mean / std / math.sqrt(2)))
 
 
 # ------------------------------------------------------------- networks and clusters

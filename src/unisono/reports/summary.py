@@ -206,8 +206,8 @@ def _picture(reading: RunReading, protects: Sequence[ShownGuarantee]) -> Guesses
     best = (
         "The best possible adversary may get almost all of them right, in the worst case."
         if right >= _ALMOST
-        else "No adversary gets more right than the filled dots, whatever it knows and however "
-        "much it computes."
+        else "No adversary gets more right on average than the filled dots, whatever it knows and "
+        "however much it computes."
     )
     return Guesses(
         f"Of 100 guesses, at most {percent(right).removesuffix(' %')} are right on average",

@@ -40,10 +40,16 @@ from unisono.problems.survival import ProportionalHazards, SurvivalTimes
 
 def _linear(kind, usual):
     def made(
-        epsilon, delta=0.0, loss="logistic", classes=2, relation=Relation.REPLACE_ONE, **settings
+        epsilon,
+        delta=0.0,
+        loss="logistic",
+        classes=2,
+        relation=Relation.REPLACE_ONE,
+        weighted=False,
+        **settings,
     ):
         privacy = Privacy(epsilon, delta, relation)
-        return kind.method(linear_loss(loss, classes), privacy, **usual | settings)
+        return kind.method(linear_loss(loss, classes, weighted), privacy, **usual | settings)
 
     return made
 

@@ -5,6 +5,7 @@ run are at least understood: the command exists and has the options that are sho
 files are read, and the page on plugins runs with the example installed.
 """
 
+import csv
 import os
 import re
 import runpy
@@ -137,6 +138,19 @@ def test_commands_run(page, tmp_path, monkeypatch):
         done = CliRunner().invoke(app, words[1:])
         assert done.exit_code == 0, f"{line}\n{done.output}\n{done.exception!r}"
         assert done.output
+    if page == "tutorial":
+        _newcomers_end_in_predictions(tmp_path / "hospitals" / "scored.csv")
+
+
+def _newcomers_end_in_predictions(path):
+    """For every new patient a class, and chances that lead to it."""
+    with open(path, newline="") as file:
+        patients = list(csv.DictReader(file))
+    assert len(patients) == 114
+    for one in patients:
+        chances = {name: float(one[f"probability_{name}"]) for name in ("benign", "malignant")}
+        assert sum(chances.values()) == pytest.approx(1.0)
+        assert one["predicted_diagnosis"] == max(chances, key=chances.get)
 
 
 def test_scripts_that_are_not_run_have_the_options_that_are_shown():

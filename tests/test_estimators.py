@@ -70,7 +70,7 @@ def toy(records=2000, features=3, seed=0):
 
 # ------------------------------------------------------------- scikit-learn
 
-# Two rounds: the checks are about manners, not about accuracy. No check is expected to fail.
+# Two rounds: the checks are about manners, not about accuracy.
 quietly = pytest.mark.filterwarnings(
     "ignore::unisono.estimators.UnboundedFeatures",
     "ignore::unisono.estimators.DrownedByNoise",
@@ -103,6 +103,11 @@ def named(check):
     return check.func.__name__ + (f"({given})" if given else "")
 
 
+# A record of weight two is no two records: noise depends on how many there are, by every promise.
+NOT_TRUE = {
+    "check_sample_weight_equivalence_on_dense_data",
+    "check_sample_weight_equivalence_on_sparse_data",
+}
 CHECKS = [
     pytest.param(
         estimator,
@@ -110,7 +115,10 @@ CHECKS = [
         id=named(check),
         marks=[pytest.mark.slow] if check.func.__name__ in LONGER else [],
     )
-    for estimator, check in estimator_checks_generator(PrivateLogisticRegression(rounds=2))
+    for estimator, check in estimator_checks_generator(
+        PrivateLogisticRegression(rounds=2, largest_weight=10.0)
+    )
+    if check.func.__name__ not in NOT_TRUE
 ]
 
 
@@ -122,7 +130,10 @@ def test_scikit_learn_checks(estimator, check, labels_are_public):
 
 @quietly
 @pytest.mark.slow
-@parametrize_with_checks([PrivateLinearSVC(rounds=2), PrivateRidge(rounds=2)])
+@parametrize_with_checks(
+    [PrivateLinearSVC(rounds=2, largest_weight=10.0), PrivateRidge(rounds=2, largest_weight=10.0)],
+    expected_failed_checks=lambda _: dict.fromkeys(NOT_TRUE, "noise depends on how many there are"),
+)
 def test_scikit_learn_checks_of_the_others(estimator, check, labels_are_public):
     check(estimator)
 

@@ -55,7 +55,18 @@ quietly = pytest.mark.filterwarnings(
 @quietly
 @pytest.mark.slow
 @parametrize_with_checks(
-    [PrivateClassifier(hidden=(3,), epochs=2), PrivateRegressor(hidden=(3,), epochs=2)]
+    [
+        PrivateClassifier(hidden=(3,), epochs=2, largest_weight=10.0),
+        PrivateRegressor(hidden=(3,), epochs=2, largest_weight=10.0),
+    ],
+    # A record of weight two is no two records: noise depends on how many there are.
+    expected_failed_checks=lambda _: dict.fromkeys(
+        (
+            "check_sample_weight_equivalence_on_dense_data",
+            "check_sample_weight_equivalence_on_sparse_data",
+        ),
+        "noise depends on how many records there are",
+    ),
 )
 def test_scikit_learn_checks(estimator, check, labels_are_public):
     check(estimator)

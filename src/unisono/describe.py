@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 
 from unisono.algorithms import table_layout
-from unisono.algorithms.estimates import Estimate
+from unisono.algorithms.estimates import Estimate, guaranteed_parts
 from unisono.algorithms.survey import STATISTICS
+from unisono.core import notebook
 from unisono.core.algorithm import Facts
 from unisono.core.certificate import Certificate
 from unisono.core.defaults import warn_of_clipping
@@ -82,7 +83,10 @@ class DescribedRecords:
         return Estimate("Table 1", 0.0, (0.0, 0.0), 0.95, "", self.certificate)
 
     def _repr_html_(self) -> str:
-        return self.to_html()
+        """As notebooks show it."""
+        return self.to_html() + notebook.shown(
+            "", *guaranteed_parts(self.certificate), simulated=self.certificate.simulated
+        )
 
     def __str__(self) -> str:
         guarantee = str(self._released).removeprefix(self._released.text).lstrip("\n")

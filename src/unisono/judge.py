@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from unisono.algorithms.estimates import Estimate
+from unisono.algorithms.estimates import Estimate, guaranteed_parts
 from unisono.algorithms.evaluation import (
     ClassEvaluation,
     Evaluated,
@@ -23,9 +23,10 @@ from unisono.algorithms.evaluation import (
     evaluated_json,
     time_evaluation,
 )
-from unisono.algorithms.evaluation_text import evaluation_html, evaluation_text, learnt_from
+from unisono.algorithms.evaluation_text import evaluation_parts, evaluation_text, learnt_from
 from unisono.algorithms.metrics import Metric
 from unisono.algorithms.survey import STATISTICS
+from unisono.core import notebook
 from unisono.core.certificate import Certificate
 from unisono.core.defaults import default_trust, warn_of_clipping
 from unisono.core.ledger import Ledger
@@ -86,7 +87,13 @@ class Evaluation:
         return Estimate("evaluation", 0.0, (0.0, 0.0), self.confidence, "", self.certificate)
 
     def _repr_html_(self) -> str:
-        return evaluation_html(self.to_json(), self.confidence)
+        """As notebooks show it."""
+        return notebook.shown(
+            "Evaluation",
+            *evaluation_parts(self.to_json(), self.confidence),
+            *guaranteed_parts(self.certificate),
+            simulated=self.certificate.simulated,
+        )
 
     def __str__(self) -> str:
         guarantee = str(self._released).removeprefix(self._released.text).lstrip("\n")

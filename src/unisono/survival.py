@@ -22,9 +22,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from unisono.algorithms.concordance import as_text as concordance_text
-from unisono.algorithms.estimates import Estimate
+from unisono.algorithms.estimates import Estimate, guaranteed_parts
 from unisono.algorithms.registry import algorithm_named
-from unisono.algorithms.survival_curves import as_text
+from unisono.algorithms.survival_curves import as_text, log_rank_text, measure_text, median_text
+from unisono.core import notebook
 from unisono.core.certificate import Certificate, certify
 from unisono.core.costs import added
 from unisono.core.defaults import default_trust, warn_of_clipping
@@ -48,6 +49,7 @@ from unisono.estimators.members import (
 )
 from unisono.models.concordance import CONCORDANCE
 from unisono.models.hazards import HAZARDS
+from unisono.models.inference import as_grid
 from unisono.models.inference import as_text as coefficients_text
 from unisono.models.kaplan_meier import EVERYONE, KAPLAN_MEIER
 from unisono.models.model import ModelKind, Posed
@@ -156,6 +158,38 @@ class KaplanMeier:
     @property
     def _released(self) -> Estimate:
         return Estimate("Kaplan-Meier", 0.0, (0.0, 0.0), 0.95, "", self.certificate_)
+
+    def _repr_html_(self) -> str | None:
+        """As notebooks show it, once it is fitted: the curves with their bands, and medians."""
+        if not hasattr(self, "figures_"):
+            return None
+        found = self.figures_
+        sure = f"{100 * found['confidence']:g} %"
+        rows = [
+            [
+                name,
+                f"{max(0.0, sum(own['events'])):.0f}",
+                median_text(own),
+                measure_text(own["restricted_mean"]),
+            ]
+            for name, own in found["groups"].items()
+        ]
+        tested = log_rank_text(found["log_rank"]) if found.get("log_rank") else ""
+        return notebook.shown(
+            f"Survival until {found['event']}",
+            notebook.curves(
+                {name: _drawn(own) for name, own in found["groups"].items()},
+                str(found["time"]),
+                f"Share without the event; shaded: a {sure} band that holds at all times at once",
+            ),
+            notebook.grid(
+                ["", "events", f"median ({sure})", f"mean up to {found['horizon']:g}"], rows
+            ),
+            notebook.sentence(f"{tested[:1].upper()}{tested[1:]}." if tested else ""),
+            notebook.sentence(self.note_, "note"),
+            *guaranteed_parts(self.certificate_),
+            simulated=self.certificate_.simulated,
+        )
 
     def __str__(self) -> str:
         if not hasattr(self, "figures_"):
@@ -306,6 +340,19 @@ class HazardRatios:
         table = coefficients_text(figures["coefficients"], figures["ratio"], figures["confidence"])
         return f"{table}\n{self.note_}"
 
+    def _repr_html_(self) -> str | None:
+        """As notebooks show it, once it is fitted."""
+        if not hasattr(self, "figures_"):
+            return None
+        figures = self.figures_
+        return notebook.shown(
+            "Hazard ratios",
+            as_grid(figures["coefficients"], figures["ratio"], figures["confidence"]),
+            notebook.sentence(self.note_, "note"),
+            *guaranteed_parts(self.certificate_),
+            simulated=self.certificate_.simulated,
+        )
+
     def __str__(self) -> str:
         if not hasattr(self, "figures_"):
             return repr(self)
@@ -322,6 +369,16 @@ class ConcordanceIndex:
     figures: Mapping[str, Any]
     note: str
     certificate: Certificate
+
+    def _repr_html_(self) -> str:
+        """As notebooks show it."""
+        return notebook.shown(
+            "Concordance",
+            notebook.sentence(f"{concordance_text(self.figures)}."),
+            notebook.sentence(self.note, "note"),
+            *guaranteed_parts(self.certificate),
+            simulated=self.certificate.simulated,
+        )
 
     def __str__(self) -> str:
         lines = [concordance_text(self.figures), self.note]
@@ -510,6 +567,13 @@ def _learnt(
         costs=[cost] * len(books),
     )
     return posed.present(study, result), certificate
+
+
+def _drawn(own: Mapping[str, Any]) -> notebook.ShownCurve:
+    """A curve until noise drowns it."""
+    last = sum(map(bool, own["determined"]))
+    columns = (own["times"], own["survival"], *own["band"])
+    return notebook.ShownCurve(*([float(one) for one in column[:last]] for column in columns))
 
 
 def _guarantee(name: str, certificate: Certificate) -> str:

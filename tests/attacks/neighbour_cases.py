@@ -26,6 +26,7 @@ from unisono.core.privacy import Privacy
 from unisono.core.study import Study
 from unisono.core.trust import Relation, Trust, Unit
 from unisono.data.spelling import Grid
+from unisono.estimators.networks import _weighted
 from unisono.problems import likelihoods
 from unisono.problems.columns import Groups
 from unisono.problems.record_loss import RecordLoss, of_persons
@@ -36,6 +37,7 @@ from .. import methods
 FEATURES, RECORDS = 9, 72
 PARTY, SIZES = 1, (50, RECORDS, 90)
 ROW, LABELLED = ((FEATURES,),), ((FEATURES,), ())
+WEIGHTED = ((FEATURES,), (2,))  # a label, and the share that a record counts with
 BOX = (-1.0, 1.0)
 DELTA = 1e-5
 PUBLIC = (Relation.REPLACE_ONE, Relation.ZERO_OUT)
@@ -56,6 +58,11 @@ NETWORK = RecordLoss(
     _network,
     {"inner": np.full((FEATURES, 4), 0.1, np.float32), "outer": np.ones(4, np.float32)},
     (np.zeros(FEATURES, np.float32), np.float32(0)),
+)
+WEIGHTED_LOSS = RecordLoss(
+    _weighted(LOGISTIC.loss),
+    np.zeros(FEATURES, np.float32),
+    (np.zeros(FEATURES, np.float32), np.float32(0), np.float32(0)),
 )
 QUESTIONS = {
     "moments": statistics.mean(0, BOX, wanted=("mean", "variance")),
@@ -132,6 +139,13 @@ def algorithms(relation):
         LABELLED,
         lambda: methods.gradient_perturbation(2.0, DELTA, rounds=2, relation=relation),
     )
+    yield (
+        "gradient-perturbation-weighted",
+        WEIGHTED,
+        lambda: methods.gradient_perturbation(
+            2.0, DELTA, "multinomial", 3, rounds=2, relation=relation, weighted=True
+        ),
+    )
     yield "row-moments", LABELLED, lambda: methods.row_moments(2.0, DELTA, relation=relation)
     for loss, classes in (("logistic", 2), ("multinomial", 3)):
         own = {"loss": loss, "classes": classes, "rounds": 2, "relation": relation}
@@ -180,6 +194,11 @@ def algorithms(relation):
         "dp-sgd",
         LABELLED,
         lambda: methods.dp_sgd(NETWORK, optax.sgd(0.1), 2.0, DELTA, **sampled),
+    )
+    yield (
+        "dp-sgd-weighted",
+        (*LABELLED, ()),
+        lambda: methods.dp_sgd(WEIGHTED_LOSS, optax.sgd(0.1), 2.0, DELTA, **sampled),
     )
     yield (
         "dp-sgd-small-blocks",

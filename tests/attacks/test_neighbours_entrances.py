@@ -323,7 +323,7 @@ ESTIMATORS = {
 }
 
 
-def given_to_the_engine(monkeypatch, estimator, rows, labels):
+def given_to_the_engine(monkeypatch, estimator, rows, labels, **weights):
     """What is agreed, and the columns that the algorithm would be given."""
 
     def caught(study, parties, **_):
@@ -335,7 +335,7 @@ def given_to_the_engine(monkeypatch, estimator, rows, labels):
         warnings.simplefilter("ignore")
         warnings.simplefilter("ignore", PrivacyWarning)
         with pytest.raises(Before) as found:
-            estimator.fit(rows, labels, parties=parties)
+            estimator.fit(rows, labels, parties=parties, **weights)
     return found.value.args
 
 
@@ -364,6 +364,32 @@ def test_one_row_changes_nothing_that_an_algorithm_sees_of_others(monkeypatch, n
                 assert np.array_equal(np.asarray(one)[kept], np.asarray(two)[kept])
             own = np.concatenate([np.asarray(c).reshape(len(kept), -1) for c in theirs], axis=1)
             assert math.isfinite(float(np.abs(own).max()))
+
+
+@pytest.mark.parametrize("name", ["logistic", "multinomial", "svm", "ridge", "glm", "network"])
+def test_one_weight_changes_nothing_that_an_algorithm_sees_of_others(monkeypatch, name):
+    """Weights are shares of a public number: none depends on the others' sum or on the largest."""
+    generator, size = np.random.default_rng(4), 16
+    rows = generator.uniform(-1, 1, size=(size, 3))
+    labels = generator.uniform(-1, 1, size) if name == "ridge" else np.arange(size) % 2
+    weights = generator.uniform(0, 2, size)
+
+    def given(own):
+        estimator = ESTIMATORS[name]().set_params(largest_weight=2.0)
+        return given_to_the_engine(monkeypatch, estimator, rows, labels, sample_weight=own)
+
+    agreed, columns = given(weights)
+    for extreme in (0.0, 5e-324, 2.0, 1e300):
+        place = int(generator.integers(size))
+        changed = weights.copy()
+        changed[place] = extreme
+        other, found = given(changed)
+        assert other == agreed
+        for party, (mine, theirs) in enumerate(zip(columns, found, strict=True)):
+            kept = np.arange(party, size, 2) != place
+            for one, two in zip(mine, theirs, strict=True):
+                assert np.array_equal(np.asarray(one)[kept], np.asarray(two)[kept])
+            assert all(np.isfinite(np.asarray(one)).all() for one in theirs)
 
 
 @pytest.mark.parametrize("label", [0, "never seen", "ü", 7, 1.0, "1", True])

@@ -34,7 +34,7 @@ def test_the_sentence_about_an_adversary_is_true(guess, relation):
     shown = float(text.split("at most ")[1].split(" %")[0])
     assert shown >= 100 * guess - 1e-9
     if "out of 100" in text:
-        wrong = int(text.split("At least ")[1].split(" ")[0])
+        wrong = float(text.split("At least ")[1].split(" ")[0])
         assert wrong <= 100 * (1 - guess) + 1e-8
 
 

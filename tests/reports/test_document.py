@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import pytest
 
+from unisono.reports import charts
 from unisono.reports.document import FORMAT, document, report
 from unisono.reports.html import html, write_report
 from unisono.reports.markdown import markdown
@@ -302,8 +303,10 @@ def test_weights_are_scores_in_the_order_of_the_columns_and_never_ranked(folder)
     [grid] = of_kind(run, "result", "grid")
     assert grid["rows"] == [["age", "−0.01"], ["radius", "0.5"]]
     assert grid["header"] == ["column", "weight per unit"]
-    assert "Scores for prediction, not effects or log-odds" in words(run)
-    assert "over its public range" not in words(run)
+    assert "scores for prediction, not effects" in words(run)
+    assert "cannot be ranked" in words(run)
+    told = {**folder.result, "weights": weights, "note": "Scores, not effects or log-odds."}
+    assert words(read_run(folder(result=told))).count("not effects") == 1
 
 
 def test_of_500_weights_the_first_30_are_shown(folder):
@@ -481,7 +484,10 @@ HILLS = {
 def test_a_posterior_is_hills_and_intervals(folder):
     run = read_run(folder(result=HILLS))
     [bells] = of_kind(run, "result", "bells")
-    assert bells["items"] == [["radius", 2.5, 0.5], ["age", 0.0, 12.0]]
+    # Nobody released how far columns vary: a round step each, in their order, and no ranking.
+    assert [item[0] for item in bells["items"]] == ["radius, per 2", "age, per 10"]
+    assert bells["items"][0][1:] == pytest.approx([0.2, 0.04])
+    assert "cannot be ranked" in bells["caption"]
     rows = {row[0]: row for row in of_kind(run, "result", "grid")[0]["rows"]}
     assert rows["age"][4] == "50.0 %"
     assert rows["radius"][3] == "0.0608 to 0.139"
@@ -489,10 +495,59 @@ def test_a_posterior_is_hills_and_intervals(folder):
         assert doubt not in words(run)
 
 
+def test_effects_are_ranked_by_two_deviations_and_not_by_public_ranges(folder):
+    """The range of age is five times that of radius, and its effect over it the larger one."""
+    shown = {**HILLS, "mean": {**HILLS["mean"], "age": 0.03}, "deviations": {"age": 4, "radius": 3}}
+    [bells] = of_kind(read_run(folder(result=shown)), "result", "bells")
+    assert [item[0] for item in bells["items"]] == ["radius, by 6", "age, by 8"]
+    assert bells["items"][0][1:] == pytest.approx([6 * 0.1, 6 * 0.02])
+    features = {**ODDS["features"], "age": {"bounds": [0, 120], "deviation": 15.0}}
+    run = read_run(folder(result={**ODDS, "features": features}))
+    [ranked] = of_kind(run, "result", "intervals")
+    found = ODDS["coefficients"]
+    assert [item[0] for item in ranked["items"]] == ["age, by 30", "ward=b vs a"]
+    ends = [found["age"]["estimate"], *found["age"]["interval"]]
+    assert ranked["items"][0][1:] == pytest.approx([30 * end for end in ends])
+    assert of_kind(read_run(folder(result=ODDS)), "result", "intervals") == []
+
+
+@pytest.mark.parametrize("result", ["HILLS", "ODDS", "weights", "classes"])
+def test_nothing_is_said_twice(folder, result):
+    model = {"intercept": 1.0, "weights": {"age": 0.5, "radius": 1.0}}
+    own = {
+        "HILLS": HILLS,
+        "ODDS": ODDS,
+        "weights": folder.result,
+        "classes": {"algorithm": "x", "classes": {"a": model, "b": model, "c": model}},
+    }[result]
+    parts = document(read_run(folder(result=own)))["sections"]
+    said = [
+        sentence
+        for part in parts
+        for block in part["blocks"]
+        for text in (block.get("words"), block.get("caption"))
+        for sentence in ([text] if isinstance(text, str) else text or [])
+        if len(sentence) > 25
+    ]
+    repeated = {one for one in said if said.count(one) > 1}
+    assert {one for one in repeated if not one.startswith("Weights for")} == set()
+
+
+def test_numbers_of_one_guess_agree(folder):
+    run = read_run(folder())
+    [dots] = of_kind(run, "summary", "guesses")
+    text = words(run)
+    shown = re.search(r"right at most ([\d.]+) %", text)[1]
+    assert dots["title"] == f"Of 100 guesses, at most {shown} are right on average"
+    drawn = charts.guesses(dots["right"], title="t")
+    assert f"{round(float(shown) - 50, 1):g} more right, at most" in drawn
+    assert f"{round(100 - float(shown), 1):g} wrong, at least" in drawn
+
+
 def test_a_coefficient_that_is_only_its_prior_is_no_estimate(folder):
     run = read_run(folder(result={**HILLS, "learnt": {**HILLS["learnt"], "age": False}}))
     [bells] = of_kind(run, "result", "bells")
-    assert [item[0] for item in bells["items"]] == ["radius"]
+    assert [item[0] for item in bells["items"]] == ["radius, per 2"]
     rows = {row[0]: row for row in of_kind(run, "result", "grid")[0]["rows"]}
     assert rows["age"][1:] == ["nothing was learnt (this is the prior)", "–", "–", "–"]
     assert "Nothing was learnt of age" in words(run)

@@ -205,9 +205,11 @@ def test_what_is_not_a_number_is_left_out():
 
 def test_a_hundred_guesses():
     drawing = charts.guesses(0.732, title="t")
-    assert drawing.count("<circle") == 103  # and one for each line of the legend
-    assert drawing.count("fill s2") == 24 + 1
-    assert "26 wrong, at least" in drawing
+    # One for each line of the legend, and the part of a guess that is right.
+    assert drawing.count("<circle") == 100 + 3 + 1
+    assert drawing.count("fill s2") == 23 + 1 + 1
+    assert "23.2 more right, at most" in drawing
+    assert "26.8 wrong, at least" in drawing
     assert "0 more right" in charts.guesses(0.5, title="t")
     assert "0 wrong, at least" in charts.guesses(1.0, title="t")
 
@@ -253,3 +255,19 @@ def test_colours_can_be_read_in_light_dark_and_print(place):
     assert contrast(theme["warn"], theme["warn-ground"]) >= 4.5
     for number in (1, 2, 3, 5):
         assert contrast(theme[f"series-{number}"], theme["ground"]) >= 3, number
+
+
+def test_counts_begin_at_zero():
+    items = [charts.DrawnInterval("a", 950, 940, 960), charts.DrawnInterval("b", 990, 980, 999)]
+    assert ">0</text>" in charts.intervals(items, title="t", unit=charts.RECORDS)
+    assert ">0</text>" not in charts.intervals(items, title="t", unit="years")
+
+
+def test_calibration_is_drawn_beside_the_line_on_which_chances_come_true():
+    bins = [charts.CalibrationBin(0.1, 0.12, 0.05, 0.2), charts.CalibrationBin(0.9, 0.8, 0.7, 1.1)]
+    drawing = charts.calibration(bins, title="t")
+    assert drawing.count("<circle") == 2
+    assert drawing.count('class="reference"') == 1
+    assert "predicted 0.9: 0.8, between 0.7 and 1.1" in drawing
+    broken = [charts.CalibrationBin(math.nan, 0.1, 0.0, 0.2)]
+    assert "nothing to draw" in charts.calibration(broken, title="t")

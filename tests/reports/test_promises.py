@@ -194,10 +194,10 @@ def test_an_interval_of_an_error_is_called_rough(folder):
 
 
 def test_a_gauge_rounds_what_was_spent_up():
-    drawn = gauge("north", 1.2301, 2.0, words="", before=0.5004)
-    assert "1.24 of 2" in drawn
+    drawn = gauge("north", 1.23001, 2.0, words="", before=0.50004)
+    assert "1.231 of 2" in drawn  # as certificates say it
     assert "1.23 of 2" not in drawn
-    assert "of which 0.501 before" in drawn
+    assert "of which 0.5001 before" in drawn
 
 
 # ------------------------------------------------------------- long timelines

@@ -39,7 +39,7 @@ def person_lengths(
         rows, labels = columns
         parameters = np.asarray(value, np.float32)
         slopes = np.asarray(method.problem.coefficients(parameters, rows, labels))
-        slopes = weight * slopes.reshape(*labels.shape, -1)
+        slopes = weight * slopes.reshape(*rows.shape[:-1], -1)
         gradients = np.asarray(person_gradients(slopes, rows), float)
         return np.linalg.norm(gradients.reshape(len(gradients), -1), axis=1), bound.clipping_norm
     if isinstance(method.problem, RecordLoss) and np.size(value.bounds) == 1:

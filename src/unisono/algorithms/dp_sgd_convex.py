@@ -131,4 +131,5 @@ CONVEX_DP_SGD = AlgorithmKind(
         "regression": UtilityLaw(10.6, 1.26, 2.83, 2.59),
     },
     printed=MOMENTS_ACCOUNTANT,
+    weighs=True,
 )

@@ -11,8 +11,10 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 
 from unisono.accounting.curve import PrivacyCurve
+from unisono.core import notebook
 from unisono.core.certificate import Certificate
 from unisono.core.trust import Relation, Viewer, describe
 from unisono.core.words import number, p_text, percent
@@ -88,6 +90,7 @@ class Estimate:
     labels: tuple[Any, ...] = field(default=())
     determined: Any = None
     test: HypothesisTest | None = None
+    unit: str = ""  # "records" of counts
 
     @cached_property
     def guarantees(self) -> tuple[Guarantee, ...]:
@@ -132,6 +135,8 @@ class Estimate:
         }
         if self.population_interval is not None:
             document["population_interval"] = [_plain(end) for end in self.population_interval]
+        if self.unit:
+            document["unit"] = self.unit
         if self.labels:
             document["labels"] = [_label(name) for name in self.labels]
         if self.determined is not None and not np.all(self.determined):
@@ -139,6 +144,15 @@ class Estimate:
         if self.test is not None:
             document["test"] = self.test.to_json()
         return document
+
+    def _repr_html_(self) -> str:
+        """As notebooks show it: the answer with its interval drawn, and what it cost."""
+        return notebook.shown(
+            self.name,
+            *answer_parts(self.to_json()),
+            *guaranteed_parts(self.certificate),
+            simulated=self.simulated,
+        )
 
     def __str__(self) -> str:
         alone = len(self.guarantees) == 1
@@ -182,6 +196,52 @@ def answer_text(shown: Mapping[str, Any]) -> str:
     elif not known.all():
         lines.append(f"  {UNDETERMINED}: the noise is larger than the figure; it may as well be 0.")
     return "\n".join([*lines, f"  {shown['note']}"])
+
+
+def answer_parts(shown: Mapping[str, Any]) -> list[Markup]:
+    """The same as HTML."""
+    (low, high), sure = shown["interval"], f"{shown['confidence']:.0%}"
+    values, alone = np.ravel(shown["value"]), np.ndim(shown["value"]) == 0
+    known = np.broadcast_to(np.ravel(shown.get("determined", True)), values.shape)
+    names = ["these records"] if alone else shown.get("labels") or range(1, len(values) + 1)
+    rows = zip(names, values, np.ravel(low), np.ravel(high), known, strict=True)
+    numbers = [
+        notebook.ShownNumber(
+            str(name),
+            _shown(v, a, b) if sees else UNDETERMINED,
+            _span(a, b),
+            float(v) if sees else None,
+            float(a),
+            float(b),
+        )
+        for name, v, a, b, sees in rows
+    ]
+    if alone and "population_interval" in shown:
+        ends = tuple(map(float, shown["population_interval"]))
+        wider = numbers[0]._replace(label="the population behind them", span=_span(*ends))
+        numbers.append(wider._replace(low=ends[0], high=ends[1]))
+    several = "" if alone else ", all at once"
+    head = ["", "answer", f"{sure} interval{several}"]
+    tested = _test_words(shown["test"]) if "test" in shown else ""
+    return [
+        # Numbers of one kind begin at zero where none is below it: lengths can be compared.
+        notebook.intervals(numbers, head, zero=not alone),
+        notebook.sentence(f"{tested[:1].upper()}{tested[1:]}." if tested else ""),
+        notebook.sentence(f"{shown['note'][:1].upper()}{shown['note'][1:]}", "note"),
+    ]
+
+
+def guaranteed_parts(certificate: Certificate) -> list[Markup]:
+    """What a release cost, in words, and its certificate for whoever opens it."""
+    found = sorted(_guarantees(certificate), key=lambda one: -one.epsilon)
+    alone = len(found) == 1
+    said = [_guarantee_words(one, "everyone" if alone else _named(one.viewers)) for one in found]
+    lines = [line.strip() for words in said for line in words.splitlines()]
+    words = [f"{line[:1].upper()}{line[1:]}" for line in lines]
+    return [
+        *(notebook.sentence(one) for one in words),
+        notebook.folded("Certificate", *certificate.as_parts(words=False)),
+    ]
 
 
 def _test_words(test: Mapping[str, Any]) -> str:
@@ -298,4 +358,13 @@ def _written(number: float) -> str:
     return f"{number + 0.0:.12f}".rstrip("0").rstrip(".")
 
 
-__all__ = ["UNDETERMINED", "Estimate", "Guarantee", "HypothesisTest", "Interval", "answer_text"]
+__all__ = [
+    "UNDETERMINED",
+    "Estimate",
+    "Guarantee",
+    "HypothesisTest",
+    "Interval",
+    "answer_parts",
+    "answer_text",
+    "guaranteed_parts",
+]

@@ -1,10 +1,12 @@
 """An evaluation in words, from its JSON document."""
 
 from collections.abc import Mapping, Sequence
-from html import escape
 from typing import Any
 
+from markupsafe import Markup
+
 from unisono.algorithms.estimates import UNDETERMINED
+from unisono.core import notebook
 
 Document = Mapping[str, Any]
 
@@ -47,18 +49,24 @@ def evaluation_text(found: Document, confidence: float) -> str:
     return "\n".join(parts)
 
 
-def evaluation_html(found: Document, confidence: float) -> str:
-    """The same as a table for notebooks, of everybody and of every subgroup."""
-    parts = [("", found["metrics"])]
-    parts += [(str(one["group"]), one["metrics"]) for one in found["groups"]]
-    cells = [f"<tr>{''.join(f'<th>{escape(one)}</th>' for one in header(confidence))}</tr>"]
-    for title, metrics in parts:
-        if title:
-            cells.append(f'<tr><th colspan="4">{escape(title)}</th></tr>')
-        for metric in metrics:
-            row = "".join(f"<td>{escape(cell)}</td>" for cell in metric_row(metric))
-            cells.append(f"<tr>{row}</tr>")
-    return f"<table>{''.join(cells)}</table>"
+def evaluation_parts(found: Document, confidence: float) -> list[Markup]:
+    """The same as tables for notebooks: of everybody, of every subgroup, and clear differences."""
+    rows: list[list[str]] = [metric_row(one) for one in found["metrics"]]
+    for one in found["groups"]:
+        about = f"{one['group']}, about {max(0.0, float(one['records'])):.0f} records"
+        rows += [[about], *map(metric_row, one["metrics"])]
+    clear = clear_gaps(found)
+    if clear:
+        rows += [["differences whose intervals leave out zero"], *map(metric_row, clear)]
+    none = "No difference between the groups is clear of zero."
+    return [
+        notebook.grid(header(confidence), rows),
+        notebook.sentence(none if found["gaps"] and not clear else "", "note"),
+        notebook.sentence(
+            "Intervals count sampling, noise and bins; privacy: the part of them that is noise.",
+            "note",
+        ),
+    ]
 
 
 def judged_text(result: Document) -> str:

@@ -161,4 +161,5 @@ GRADIENT_PERTURBATION = AlgorithmKind(
         "the lemmas it cites give more than epsilon, and it is false for large ones",
         printed_noise,
     ),
+    weighs=True,
 )

@@ -351,6 +351,7 @@ PRECONDITIONED_GRADIENTS = AlgorithmKind(
     # Those of gradient perturbation, not fitted anew.
     laws={"classification": UtilityLaw(1.36, 1.01, 1.88, 1.36)},
     earlier=earlier,
+    weighs=True,
 )
 
 __all__ = [

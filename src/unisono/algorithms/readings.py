@@ -7,7 +7,7 @@ with half of the error probability for the noise and half for the sampling.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -160,7 +160,8 @@ def read_counts(
     most = float(noisy.records) if noisy.exact_sizes else math.inf
     box = column_box(noisy, 0, probability, len(noisy.values)).clipped(0.0, most)
     note = f"{noise_words(noisy)} {what}; negative counts are shown as 0."
-    return [estimate(name, box, labels, 1 - probability, note, certificate)]
+    found = estimate(name, box, labels, 1 - probability, note, certificate)
+    return [replace(found, unit="records")]
 
 
 def read_sums(

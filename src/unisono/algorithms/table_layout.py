@@ -331,7 +331,8 @@ STYLE = (
     ".table-one th,.table-one td{padding:.25em .9em .25em 0;text-align:left;vertical-align:top}"
     ".table-one tbody th{font-weight:600}.table-one .inner th{font-weight:400;padding-left:1.2em}"
     ".table-one .interval{display:block;font-size:.82em;opacity:.72}"
-    ".table-one .interval span{white-space:nowrap}</style>\n"
+    ".table-one .interval span{white-space:nowrap}"
+    ".table-one+p{font:14px/1.4 system-ui,sans-serif;max-width:52em;opacity:.78}</style>\n"
 )
 
 __all__ = [

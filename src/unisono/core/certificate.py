@@ -13,6 +13,9 @@ from functools import lru_cache
 from importlib import metadata
 from typing import Any
 
+from markupsafe import Markup
+
+from unisono.core import notebook
 from unisono.core.events import Composed, composed_to_json
 from unisono.core.ledger import Accountant, Ledger
 from unisono.core.policy import Budget
@@ -197,6 +200,67 @@ class Certificate:
             )
             rows += _budget_rows(spending)
         return "\n".join(rows)
+
+    def _repr_html_(self) -> str:
+        """As notebooks show it."""
+        return notebook.shown(
+            f"Certificate: {self.algorithm}", *self.as_parts(), simulated=self.simulated
+        )
+
+    def as_parts(self, words: bool = True) -> list[Markup]:
+        """The same as HTML, for whatever was released under it; without `words` where a closer
+        bound of the best guess stands beside it."""
+        relations = [r for r in Relation if any(line.relation == r for line in self.lines)]
+        silent = self.simulated or not (relations and words)
+        said = "" if silent else self._words(relations[0])
+        found = {(line.viewer, line.relation): _shown(line.epsilon) for line in self.lines}
+        deltas = {line.viewer: line.delta for line in self.lines}
+        epsilons = [
+            [describe(viewer), *(found.get((viewer, one), "-") for one in relations), f"{delta:g}"]
+            for viewer, delta in deltas.items()
+        ]
+        head = ["", *(f"epsilon, {one!s}" for one in relations), "at delta"]
+        return [
+            notebook.sentence(f"{said[:1].upper()}{said[1:]}." if said else ""),
+            notebook.sentence(f"As printed: {self.printed}" if self.printed else "", "warning"),
+            notebook.grid(head, epsilons, f"This run shows of one {self.unit}, at most, to"),
+            *self._spent_html(),
+            notebook.folded("Study, trust and assumptions", notebook.facts(self._stated())),
+        ]
+
+    def _spent_html(self) -> list[Markup]:
+        """What parties have spent in all, against the viewer who has seen most."""
+        rows = []
+        for one in self.spending:
+            who = one.example if one.parties == 1 else f"{one.parties} parties like {one.example}"
+            if not one.epsilon:
+                rows.append([who, "nothing is spent"])
+                continue
+            worst = max(one.epsilon, key=lambda viewer: one.epsilon[viewer])
+            spent, limit = one.epsilon[worst], one.budget[worst]
+            said = f"{_shown(spent)} of {_shown(limit) if math.isfinite(limit) else 'no limit'}"
+            rows.append(
+                [who, said, notebook.gauge(spent, limit, f"{who}: {said}"), describe(worst)]
+            )
+        head = ["ledger", "epsilon", "", "against whoever has seen most"]
+        caption = "Spent in all, with what was spent before, of the budget"
+        return [notebook.grid(head, rows, caption)] if rows else []
+
+    def _stated(self) -> dict[str, str]:
+        """Facts and assumptions by name."""
+        said = ", ".join(f"{k.replace('_', ' ')}: {v}" for k, v in self.declarations.items())
+        return {
+            "study": self.study,
+            "file agreed on": self.file,
+            "result": self.result,
+            "trust": f"{self.trust}: {TRUST_WORDS[self.trust]}",
+            "parties": f"{self.parties}, at least {self.minimum_parties} answer, "
+            f"{self.colluders} may collude",
+            "assumed": said,
+            "secure sum": self.secure_sum,
+            "rests on": self.transport,
+            "versions": ", ".join(f"{name} {own}" for name, own in self.versions.items()),
+        }
 
     def _words(self, relation: Relation) -> str:
         """How often the best guess about one unit is right, against whom something is promised."""

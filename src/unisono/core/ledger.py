@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
-from unisono.core import journal
+from unisono.core import journal, notebook
 from unisono.core.collector import collector_paused
 from unisono.core.costs import Cost, KnownCost, checked_cost, cost_name, counted_again
 from unisono.core.events import NOTHING, Composed, canonical, composed_from_json
@@ -35,6 +35,7 @@ from unisono.core.journal import Held, Journal, MemoryJournal
 from unisono.core.policy import Budget, Policy
 from unisono.core.raises import Raise, Signer, raise_line, raised, read_raise
 from unisono.core.trust import Relation, Viewer, describe
+from unisono.core.words import number, remaining
 from unisono.errors import (
     BudgetExceeded,
     GrantMisused,
@@ -628,6 +629,48 @@ class Ledger(_Uncopyable):
         """Everyone who has been shown something."""
         with self._up_to_date():
             return tuple(sorted({v for cost in self._costs.values() for v in cost}))
+
+    def _repr_html_(self) -> str:
+        """As notebooks show it: what is spent and what is left, against whom, and on what."""
+        policy, viewers = self.policy, self.viewers
+        rows = []
+        for viewer in viewers:
+            spent, budget = self.spent(viewer), policy.budget_for(viewer)
+            limit = "no limit" if math.isinf(budget.epsilon) else number(budget.epsilon)
+            left = "-" if math.isinf(budget.epsilon) else remaining(budget.epsilon - spent)
+            rows.append(
+                [
+                    describe(viewer),
+                    f"{number(spent)} of {limit}",
+                    notebook.gauge(spent, budget.epsilon, f"{number(spent)} of {limit}"),
+                    left,
+                    f"{budget.delta:g}",
+                ]
+            )
+        purposes = sorted(self.purposes())
+        more = f" and {len(purposes) - 12} more" if len(purposes) > 12 else ""
+        raised = [f"{one.time[:10]} to {one.budget.words}: {one.reason}" for one in self.raises]
+        return notebook.shown(
+            f"Ledger of {policy.dataset}",
+            notebook.sentence(
+                f"Nobody may ever learn more of one {policy.unit} than {policy.budget.words}, "
+                f"under {policy.relation!s}; what would is refused before records are read."
+            ),
+            notebook.grid(
+                ["against", "epsilon spent", "", "left", "at delta"], rows, "Spent by all releases"
+            )
+            if rows
+            else notebook.sentence("Nothing is spent yet."),
+            notebook.facts(
+                {
+                    "releases paid": str(self.grants) if self.grants else "",
+                    "paid for": f"{'; '.join(purposes[:12])}{more}",
+                    "raised": "; ".join(raised),
+                    "head": self.head,
+                }
+            ),
+            simulated=self.simulated,
+        )
 
     def _year_key(self) -> Any:
         """Equal for ledgers that have paid for the same things this year, where that is limited."""

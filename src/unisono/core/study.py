@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from unisono.core import notebook
 from unisono.core.algorithm import Facts, PricedAlgorithm
 from unisono.core.certificate import Certificate
 from unisono.core.events import Composed
@@ -99,6 +100,16 @@ class Result:
     value: Any
     certificate: Certificate
     transcript: Transcript
+
+    def _repr_html_(self) -> str:
+        """As notebooks show it: what kind of thing came out, and its certificate."""
+        shape = f" of shape {np.shape(self.value)}" if isinstance(self.value, np.ndarray) else ""
+        return notebook.shown(
+            f"Result: {type(self.value).__name__}{shape}",
+            notebook.sentence("It is in .value; what was promised with it:"),
+            *self.certificate.as_parts(),
+            simulated=self.certificate.simulated,
+        )
 
 
 def warn_large_delta(delta: float, units: int, unit: Unit = Unit.RECORD) -> None:

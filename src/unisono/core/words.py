@@ -62,6 +62,17 @@ def p_text(value: float) -> str:
     return "<.001" if value < 0.001 else f"{value:.3f}".lstrip("0")
 
 
+def chance_text(value: float) -> str:
+    """A probability that is neither certain nor impossible.
+
+    >>> chance_text(0.304), chance_text(1e-9), chance_text(0.99999)
+    ('30.4 %', '<0.1 %', '>99.9 %')
+    """
+    if value < 0.001:
+        return "<0.1 %"
+    return ">99.9 %" if value > 0.999 else f"{100 * value:.1f} %"
+
+
 def plain(value: float, digits: int = 4) -> str:
     """A number without exponent where that stays readable.
 
@@ -81,8 +92,16 @@ def percent(probability: float) -> str:
     """
     if probability < 0.01:
         return f"{number(100 * probability, 2)} %"
-    tenths = math.ceil(round(probability * 1000, 9))
-    return f"{min(tenths / 10, 100.0):g} %"
+    return f"{hundredths(probability):g} %"
+
+
+def hundredths(probability: float) -> float:
+    """How many of a hundred, to one decimal, rounded up.
+
+    >>> hundredths(0.73106), hundredths(0.5), hundredths(1.0)
+    (73.2, 50.0, 100.0)
+    """
+    return min(math.ceil(round(probability * 1000, 9)) / 10, 100.0)
 
 
 def one_in(probability: float) -> str:
@@ -140,8 +159,8 @@ def guess_words(guess: float, relation: Relation) -> str:
     )
     if guess >= 0.99:
         return sentence + " That is almost no protection in the worst case."
-    wrong = math.floor(100 * (1 - guess) + 1e-9)
-    return sentence + f" At least {wrong} out of 100 such guesses are wrong on average."
+    wrong = round(100 - hundredths(guess), 1)
+    return sentence + f" At least {wrong:g} out of 100 such guesses are wrong on average."
 
 
 def promise_words(epsilon: float, delta: float) -> str:

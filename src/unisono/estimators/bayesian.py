@@ -56,6 +56,7 @@ from unisono.estimators.statements import (
     UNKNOWN_SPREAD,
     UnboundedFeatures,
 )
+from unisono.estimators.weights import refuse_others
 
 if TYPE_CHECKING:
     from unisono.models.posterior import Posterior
@@ -130,9 +131,10 @@ class BayesianLinearRegression(RegressorMixin, BayesianEstimator):
         tags.regressor_tags.poor_score = True
         return tags
 
-    def fit(self, X: Any, y: Any, parties: Any = None, persons: Any = None) -> Any:
+    def fit(self, X: Any, y: Any, parties: Any = None, persons: Any = None, **others: Any) -> Any:
         """Learn from rows X (n, d), targets y (n,), the party and the person of each row (n,). Of
         a frame, or of a path, y, parties and persons may be names of columns."""
+        refuse_others(self, others)
         records = self._read(X, y, parties, persons, numeric=True)
         self._targets = target_scaling(self._target_bounds)
         self._spread = self._noise()
@@ -261,9 +263,10 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianEstimator):
         tags.classifier_tags.poor_score, tags.classifier_tags.multi_class = True, False
         return tags
 
-    def fit(self, X: Any, y: Any, parties: Any = None, persons: Any = None) -> Any:
+    def fit(self, X: Any, y: Any, parties: Any = None, persons: Any = None, **others: Any) -> Any:
         """Learn from rows X (n, d), labels y (n,), the party and the person of each row (n,). Of a
         frame, or of a path, y, parties and persons may be names of columns."""
+        refuse_others(self, others)
         if self.link not in _LINKS:
             raise InvalidInput(f"link = {self.link!r}: choose one of {', '.join(_LINKS)}")
         records = self._read(X, y, parties, persons, numeric=False)

@@ -15,8 +15,9 @@ from unisono.data.scaling import UnitScaling
 from unisono.errors import InvalidInput
 from unisono.estimators.documentation import PARTIES, documented
 from unisono.estimators.foundation import PrivateLinear
-from unisono.estimators.records import Records
+from unisono.estimators.records import FitRecords, Records
 from unisono.estimators.unlisted import unlisted
+from unisono.estimators.weights import by_class
 
 ALGORITHM = (
     'algorithm : "auto" or a name of `configuration.ALGORITHMS`.',
@@ -39,6 +40,8 @@ _PARAMETERS = (
     *ALGORITHM,
     *PARTIES,
     "number_of_classes",
+    "class_weight",
+    "largest_weight",
 )
 _ATTRIBUTES = (COEFFICIENTS, "classes_ : the labels, sorted.")
 
@@ -70,11 +73,14 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinear):
         columns: Any = None,
         records_per_person: int | None = None,
         person_at_parties: int = 1,
+        class_weight: Any = None,
+        largest_weight: float | None = None,
     ) -> None:
         self.epsilon, self.delta, self.bounds, self.classes = epsilon, delta, bounds, classes
         self.bounds_share, self.number_of_classes = bounds_share, number_of_classes
         self.columns, self.records_per_person = columns, records_per_person
         self.person_at_parties = person_at_parties
+        self.class_weight, self.largest_weight = class_weight, largest_weight
         self.relation, self.trust, self.algorithm = relation, trust, algorithm
         self.regularisation, self.rounds, self.records = regularisation, rounds, records
         self.ledger, self.minimum_parties, self.colluders = ledger, minimum_parties, colluders
@@ -93,10 +99,13 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinear):
         """Whether the loss wants two classes as -1 and +1."""
         return self._loss(classes) != "multinomial"
 
-    def fit(self, X: Any, y: Any, parties: Any = None, persons: Any = None) -> Any:
-        """Learn from rows X (n, d), labels y (n,), the party and the person of each row (n,). Of a
-        frame, or of a path, y, parties and persons may be names of columns."""
-        records = self._read(X, y, parties, persons, numeric=False)
+    def fit(
+        self, X: Any, y: Any, parties: Any = None, persons: Any = None, sample_weight: Any = None
+    ) -> Any:
+        """Learn from rows X (n, d), labels y (n,), the party and the person of each row (n,), and
+        weights (n,), which count before records are bounded. Of a frame all of these may be names
+        of columns, of a path y, parties and persons may."""
+        records = self._read(X, y, parties, persons, numeric=False, weights=sample_weight)
         number = 2 if self._binary else self.number_of_classes
         records, number = classed(self, records, number, self._binary, self._signed)
         self._parameters = self._learn(records, self._loss(number), number)
@@ -184,6 +193,12 @@ def classed(
     """Records with the places of their labels, and how many classes there are. Of private classes
     there are `number`, and labels have no places before they are released. `signed` says of how
     many classes the loss wants -1 and +1."""
+    weights = getattr(estimator, "class_weight", None)
+    if weights is not None and isinstance(estimator.classes, str):
+        raise InvalidInput(
+            f"class_weight with classes = {estimator.classes!r}: weights are of classes that are "
+            "known; pass classes=[...], their public list; nothing was spent"
+        )
     private = unlisted(estimator.classes, records, number, estimator.delta, signed(number))
     estimator._unlisted = private
     if private is not None:
@@ -192,6 +207,8 @@ def classed(
         estimator, records.y, records.classes, binary, records.given
     )
     number = len(estimator.classes_)
+    if weights is not None and isinstance(records, FitRecords):
+        records = records.weighed(by_class(weights, estimator.classes_.tolist())[index])
     records = records.labelled(index, estimator.classes_)
     return (records.mapped(_as_signs) if signed(number) else records), number
 

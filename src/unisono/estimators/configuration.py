@@ -37,6 +37,7 @@ class FitRequest:
     relation: Relation
     regularisation: float | None
     rounds: int | None
+    weighted: bool = False
 
     def __post_init__(self) -> None:
         require_numbers(self.epsilon, self.rounds, self.regularisation)
@@ -163,6 +164,14 @@ def _in_rounds(request: FitRequest, facts: Facts, trust: Trust) -> FitPlan:
     from unisono.problems.linear import linear_loss
 
     kind = algorithm_named(request.algorithm)
+    # Weights of squares are in the rows already.
+    weighted = request.weighted and request.loss != "squares"
+    if weighted and not kind.weighs:
+        able = [name for name in _ROUNDS if algorithm_named(name).weighs]
+        raise InvalidInput(
+            f"sample_weight or class_weight with {kind.name}: it does not weigh records; choose "
+            f"one of {', '.join(able)}, with delta > 0, or leave weights out; nothing was spent"
+        )
     rounds = None if request.rounds is None else int(request.rounds)
     if rounds is None and kind.unit_rows:
         rounds = ROUNDS
@@ -174,7 +183,7 @@ def _in_rounds(request: FitRequest, facts: Facts, trust: Trust) -> FitPlan:
         for name, value in asked.items()
         if name in kind.config.model_fields and value is not None
     }
-    problem = linear_loss(request.loss, max(2, request.classes))
+    problem = linear_loss(request.loss, max(2, request.classes), weighted)
     privacy = Privacy(request.epsilon, request.delta, request.relation)
     return in_rounds(kind.method(problem, privacy, **given), facts, trust)
 

@@ -2,17 +2,16 @@
 
 import textwrap
 
+# Prose, and no section of its own: numpydoc, by which scikit-learn shows estimators in notebooks,
+# knows a fixed list of sections and warns of others.
 _GUARANTEE = """
-    Guarantee
-    ---------
-    (epsilon, delta)-differential privacy for one record under `relation`, against everyone who
-    sees the model or every intermediate model, and per viewer as `certificate_` prints it. With
-    `fit(X, y, persons=...)` it is for all records of one person.
-"""
-_TUNING = """
+    Guarantee: (epsilon, delta)-differential privacy for one record under `relation`, against
+    everyone who sees the model or every intermediate model, and per viewer as `certificate_` prints
+    it. With `fit(X, y, persons=...)` it is for all records of one person.
+
     Tuning costs: every fit is a release, so each candidate and each fold of a `GridSearchCV` is
     one (see `RepeatedFits`); `private_search` pays for the choice as well.
-    """
+"""
 _COMMON = {
     "budget": "epsilon, delta : the budget of one fit.",
     "bounds": "bounds : public bounds of the features: (lowest, highest), each a number or one per "
@@ -52,6 +51,13 @@ _COMMON = {
     "server or a single party.",
     "random_state": "random_state : None draws noise from the operating system. A seed makes the "
     "fit a SIMULATION without privacy, which `certificate_` says and a `PredictableNoiseWarning`.",
+    "class_weight": 'class_weight : public numbers by class, as {"ill": 5, "well": 1}: how much '
+    "records of each count; 1 where a class is not named. They count before records are bounded, "
+    'so the noise stays what it is. "balanced" is refused: counts of classes are private.',
+    "largest_weight": "largest_weight : public bound of `sample_weight`, where `fit` is given it; "
+    "larger weights are clipped to it. Weights count before records are bounded: noise is in "
+    "proportion to a record of the largest weight, so that a bound far above the usual ones drowns "
+    "them.",
     "engine": 'engine : "in-process", or "flower": the same study through Flower\'s messages.',
 }
 PARTIES = (
@@ -82,14 +88,17 @@ def documented(summary: str, parameters: tuple[str, ...], attributes: tuple[str,
     named = [_COMMON.get(text, text) for text in ("budget", *parameters)]
     return (
         f"{summary}\n{_GUARANTEE}\n    Parameters\n    ----------\n{_listed(named)}\n"
-        f"\n    Attributes\n    ----------\n{_listed([*attributes, *_FITTED])}\n{_TUNING}"
+        f"\n    Attributes\n    ----------\n{_listed([*attributes, *_FITTED])}\n    "
     )
 
 
 def _listed(texts: list[str]) -> str:
-    return "\n".join(
-        textwrap.fill(text, 98, initial_indent=" " * 4, subsequent_indent=" " * 8) for text in texts
-    )
+    """Names, and below each what it is: beside it would stand its type."""
+    lines = []
+    for text in texts:
+        names, _, words = text.partition(" : ")
+        lines += [f"    {names}", textwrap.indent(textwrap.fill(words, 90), " " * 8)]
+    return "\n".join(lines)
 
 
 __all__ = ["PARTIES", "documented"]

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
+from markupsafe import Markup
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from unisono.core import notebook
 from unisono.core.algorithm import Facts
 from unisono.core.certificate import Certificate, certify
 from unisono.core.costs import Cost, added
@@ -73,6 +75,7 @@ LEAST_RATIO = 3.0
 # Classes that nobody has listed are looked for where one with such a part of the records is found.
 LEAST_CLASS = 0.25
 _CLASSES = "classes"
+FOR_PREDICTION = "Weights for prediction: they have no intervals (see PrivateGLM)."
 _UNLIMITED = 1e150  # whose squares are numbers still
 
 
@@ -134,6 +137,8 @@ class PrivateEstimator(BaseEstimator):
     _targets: Targets  # public, or released on the way
     _unlisted: UnlistedClasses | None = None  # the labels of a fit whose classes are private
     _declared: Declared | None = None  # how the columns of frames are read
+    largest_weight: float | None
+    _weights: np.ndarray | None = None  # of the fit under way: shares of the largest (n,)
     _without_ledger = False  # whether it was pickled, and so parted from its ledger
     _model: str  # what study files call it
     _quoting = False  # whether `fit` only says what it would cost (`Quoted`)
@@ -143,8 +148,11 @@ class PrivateEstimator(BaseEstimator):
     _afterwards: tuple[str, ...] = ()  # parameters that act on what was released, if on anything
 
     def __sklearn_clone__(self) -> Any:
-        """An unfitted copy that shares the ledger, and the count of fits made without one."""
+        """An unfitted copy that shares the ledger, and the count of fits made without one. What is
+        routed to it (`set_fit_request`) goes with it, as scikit-learn's own clones have it."""
         copy = type(self)(**self.get_params(deep=False))
+        if hasattr(self, "_metadata_request"):
+            copy._metadata_request = deepcopy(self._metadata_request)
         copy._fits, copy._without_ledger = self._count(), self._without_ledger
         return copy
 
@@ -202,6 +210,34 @@ class PrivateEstimator(BaseEstimator):
         }
         save_model(folder, shown, document, arrays)
 
+    # ------------------------------------------------------------- in notebooks
+
+    def _repr_html_inner(self) -> str:
+        return self._with_found(super()._repr_html_inner())
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
+        bundle: dict[str, str] = super()._repr_mimebundle_(**options)
+        if "text/html" in bundle:
+            bundle["text/html"] = self._with_found(bundle["text/html"])
+        return bundle
+
+    def _with_found(self, page: str) -> str:
+        """scikit-learn's diagram, and below it, once it is fitted, what was found and promised."""
+        if not hasattr(self, "certificate_"):
+            return page
+        told = [one for one in self.statements_ if one != PREDICTABLE]  # said above already
+        return page + notebook.shown(
+            type(self).__name__,
+            *self._found_parts(),
+            notebook.sentences(told),
+            notebook.folded("Certificate", *self.certificate_.as_parts()),
+            simulated=self.certificate_.simulated,
+        )
+
+    def _found_parts(self) -> list[Markup]:
+        """What was found, as HTML: nothing where single parameters mean nothing to people."""
+        return []
+
     def _prediction(self) -> "Prediction":
         """How it predicts, as `unisono.load` reads it."""
         raise NotImplementedError
@@ -249,9 +285,13 @@ class PrivateEstimator(BaseEstimator):
             self._fits = [0]
         return self._fits
 
-    def _read(self, X: Any, y: Any, parties: Any, persons: Any, numeric: bool) -> Records:
+    def _read(
+        self, X: Any, y: Any, parties: Any, persons: Any, numeric: bool, weights: Any = None
+    ) -> Records:
         """What `fit` was given; frames by the columns that are declared, if any are."""
-        records, self._declared = read_records(self, X, y, parties, persons, numeric=numeric)
+        records, self._declared = read_records(
+            self, X, y, parties, persons, numeric=numeric, weights=weights
+        )
         return records
 
     def _matrix(self, X: Any) -> np.ndarray:
@@ -268,9 +308,10 @@ class PrivateEstimator(BaseEstimator):
                 "these records; nothing was spent"
             )
         try:
+            self._weights = records.weights if isinstance(records, FitRecords) else None
             return self._fitted(records, planned)
-        finally:
-            self._unlisted = None  # labels of records are nothing to keep, or to pickle
+        finally:  # what is of records is nothing to keep, or to pickle
+            self._unlisted, self._weights = None, None
 
     def _fitted(
         self, records: Records, planned: Callable[[Facts, Trust, Privacy], FitPlan]
@@ -390,9 +431,14 @@ class PrivateEstimator(BaseEstimator):
         rows = X if self._declared is None else self._declared.rows(X)
         points, targets = self._in_the_ball(scale, rows, labels)
         whole = np.isfinite(rows).all(axis=1) & np.isfinite(labels)
-        if whole.all():
-            return points, targets
-        return np.where(whole[:, None], points, np.nan), np.where(whole, targets, np.nan)
+        if not whole.all():
+            points = np.where(whole[:, None], points, np.nan)
+            targets = np.where(whole, targets, np.nan)
+        return (points, targets) if self._weights is None else self._weighed(points, targets)
+
+    def _weighed(self, points: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, ...]:
+        """The same with `_weights`, as the algorithm reads them: they count before the clip."""
+        raise NotImplementedError
 
     # ------------------------------------------------------------- bounds that nobody gave
 
@@ -622,6 +668,7 @@ class PrivateLinear(PrivateEstimator):
                 promise.relation,
                 self.regularisation,
                 self.rounds,
+                self._weights is not None,
             )
             made = plan(request, facts, trust)
             self._unit_rows = made.study.method.kind.unit_rows
@@ -630,6 +677,10 @@ class PrivateLinear(PrivateEstimator):
         parameters = np.asarray(self._run(records, planned)[0].value, float)
         self._learnt_loss = loss
         return parameters.T if parameters.ndim == 2 else parameters[None, :]
+
+    def _weighed(self, points: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, ...]:
+        assert self._weights is not None
+        return points, np.stack([targets, self._weights], axis=1)
 
     def _prediction(self) -> "Prediction":
         from unisono.models.linear import linear_prediction
@@ -643,6 +694,14 @@ class PrivateLinear(PrivateEstimator):
             tuple(np.asarray(getattr(self, "classes_", ())).tolist()),
             self._unit_rows,
         )
+
+    def _found_parts(self) -> list[Markup]:
+        slopes, intercepts = self._scaling.coefficients(self._parameters)
+        several = len(slopes) > 1
+        titles = list(map(str, self.classes_)) if several else ["weight"]
+        pairs = zip(("intercept", *self._encoded_names), [intercepts, *slopes.T], strict=True)
+        rows = [[str(name), *(f"{one:.4g}" for one in own)] for name, own in pairs]
+        return [notebook.sentence(FOR_PREDICTION, "note"), notebook.grid(["", *titles], rows)]
 
     def _result_kept(self) -> dict[str, Any]:
         slopes, intercepts = self._scaling.coefficients(self._parameters)
@@ -686,6 +745,7 @@ def _unknown(name: str, value: Any, choices: Any) -> NoReturn:
 
 
 __all__ = [
+    "FOR_PREDICTION",
     "PRIVATE",
     "PrivateEstimator",
     "PrivateLinear",

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from markupsafe import Markup
 from scipy.special import expit
 from sklearn.metrics import accuracy_score, d2_tweedie_score
 from sklearn.utils import ClassifierTags, RegressorTags
@@ -35,6 +36,7 @@ from unisono.estimators.frames import validate_data
 from unisono.estimators.members import membership, public_sizes
 from unisono.estimators.records import FitRecords, of_persons
 from unisono.estimators.statements import DrownedByNoise, FewEvents, NotConverged
+from unisono.estimators.weights import as_shares, one_each
 from unisono.models.inference import Inference, LikelihoodRatioTest, WaldTest
 from unisono.models.summary import RegressionSummary
 
@@ -47,6 +49,7 @@ if TYPE_CHECKING:  # JAX is imported when a model is really fitted
 # Events of the rarer kind for each coefficient, below which estimates are known to go wrong, with
 # or without noise (Peduzzi et al. 1996).
 _EVENTS = 10
+_SIMULATED = "A SIMULATION: the noise is predictable, so there is no privacy."
 _FAMILIES = ("binomial", "gaussian", "poisson")
 _COVARIANCES = ("sandwich", "model")
 
@@ -428,10 +431,10 @@ class PrivateGLM(PrivateEstimator):
                     "offset without public target_bounds: how far it reaches is measured in them; "
                     "pass target_bounds=(lowest, highest); nothing was spent"
                 )
-            added_up = _within(_column("offset", offset, records), *ends, "offsets")
+            added_up = _within(one_each("offset", offset, records), *ends, "offsets")
         if exposure is not None:
             low, high = _ends("exposure_bounds", self.exposure_bounds)
-            own = _column("exposure", exposure, records)
+            own = one_each("exposure", exposure, records)
             if low < 0 or (own <= 0).any():
                 raise InvalidInput(
                     "exposure holds zeros or negative numbers: who was not exposed has no rate; "
@@ -439,20 +442,7 @@ class PrivateGLM(PrivateEstimator):
                 )
             added_up = np.log(_within(own, max(low, high / 1000), high, "exposures"))
         if weights is not None:
-            largest = self.largest_weight
-            if largest is None or not 0 < largest < np.inf:
-                raise InvalidInput(
-                    f"sample_weight with largest_weight = {largest!r}: pass a public bound of "
-                    "weights, known without looking at the data; nothing was spent"
-                )
-            own = _column("sample_weight", weights, records)
-            if (own < 0).any() or not own.any():
-                what = "negative numbers" if own.any() else "zeros only"
-                raise InvalidInput(
-                    f"sample_weight holds {what}: a weight says how much a record counts, and some "
-                    "must count; nothing was spent"
-                )
-            weight = _within(own, 0.0, largest, "weights") / largest
+            weight = as_shares(weights, self.largest_weight, records)
         return _Beside(added_up, weight)
 
     # ------------------------------------------------------------- what was found
@@ -550,22 +540,13 @@ class PrivateGLM(PrivateEstimator):
             "privacy: the part of an interval's width that is the noise of privacy.",
         ]
         if self.certificate_.simulated:
-            said.append("A SIMULATION: the noise is predictable, so there is no privacy.")
+            said.append(_SIMULATED)
         title = "Generalised linear model with differential privacy"
         return RegressionSummary(title, header, self.inference_, said, alpha)
 
-    def _repr_html_inner(self) -> str:
-        return self._shown(super()._repr_html_inner())
-
-    def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
-        bundle: dict[str, str] = super()._repr_mimebundle_(**options)
-        if "text/html" in bundle:
-            bundle["text/html"] = self._shown(bundle["text/html"])
-        return bundle
-
-    def _shown(self, page: str) -> str:
-        """The usual diagram, and below it what was found."""
-        return page + (self.summary().as_html() if hasattr(self, "inference_") else "")
+    def _found_parts(self) -> list[Markup]:
+        found = self.summary()
+        return replace(found, notes=[one for one in found.notes if one != _SIMULATED]).as_parts()
 
     # ------------------------------------------------------------- prediction
 
@@ -582,9 +563,9 @@ class PrivateGLM(PrivateEstimator):
         scores = estimate[0] + np.clip(X, low, high) @ estimate[1 : 1 + features]
         scores = scores + self._effects_of(parties, len(X))
         if offset is not None:
-            scores = scores + _column("offset", offset, len(X))
+            scores = scores + one_each("offset", offset, len(X))
         if exposure is not None:
-            scores = scores + np.log(_column("exposure", exposure, len(X)))
+            scores = scores + np.log(one_each("exposure", exposure, len(X)))
         return np.asarray(scores)
 
     def _prediction(self) -> "Prediction":
@@ -703,25 +684,6 @@ def _ends(name: str, given: Any) -> tuple[float, float]:
             "the data; nothing was spent"
         )
     return low, high
-
-
-def _column(name: str, given: Any, records: int) -> np.ndarray:
-    """One number for each record (n,)."""
-    try:
-        column = np.asarray(given, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InvalidInput(f"{name} holds what are no numbers; nothing was spent") from None
-    if column.shape != (records,):
-        raise InvalidInput(
-            f"{name} of shape {column.shape} for {records} rows: give one number for each; nothing "
-            "was spent"
-        )
-    if not np.isfinite(column).all():
-        raise InvalidInput(
-            f"{name} holds {np.count_nonzero(~np.isfinite(column))} values that are no finite "
-            "numbers: leave such records out, or put a public constant there; nothing was spent"
-        )
-    return column
 
 
 def _within(column: np.ndarray, low: float, high: float, what: str) -> np.ndarray:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from markupsafe import Markup
 
 from unisono.algorithms.noise_aware import Refine
 from unisono.core.algorithm import Facts
@@ -61,6 +62,9 @@ class BayesianEstimator(ScoredEstimator):
     engine: str
     _posterior: Posterior  # of θ in scaled units
     posterior_: Posterior  # in the user's
+
+    def _found_parts(self) -> list[Markup]:
+        return self.posterior_.as_parts()
 
     def _method(self, facts: Facts, trust: Trust, promise: Privacy) -> tuple["Method", Refine]:
         """The algorithm, and what makes its answer aware of the noise."""

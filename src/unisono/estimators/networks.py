@@ -107,9 +107,13 @@ class PrivateNetwork(PrivateEstimator):
             quiet = quiet_rate(facts, trust, privacy, rate, rounds, size)
             step = min(length * quiet, fastest) / self.clip
         positive(learning_rate=step)
-        record = (np.zeros(layers[0], np.float32), np.zeros((), np.float32))
+        one = np.zeros((), np.float32)
+        record: tuple[np.ndarray, ...] = (np.zeros(layers[0], np.float32), one)
+        loss = network.loss
+        if self._weights is not None:
+            record, loss = (*record, one), _weighted(network.loss)
         method = DP_SGD.method(
-            of_persons(RecordLoss(network.loss, first, record), facts.group),
+            of_persons(RecordLoss(loss, first, record), facts.group),
             privacy,
             rounds=rounds,
             sampling_rate=rate,
@@ -123,6 +127,10 @@ class PrivateNetwork(PrivateEstimator):
         self, scale: UnitScaling, X: np.ndarray, labels: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         return scale.whole(X), labels
+
+    def _weighed(self, points: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, ...]:
+        assert self._weights is not None
+        return points, targets, self._weights
 
     def _prediction(self) -> "Prediction":
         from unisono.models.network import network_prediction
@@ -158,7 +166,7 @@ class PrivateClassifier(ClassifierMixin, PrivateNetwork):
     __doc__ = documented(
         "A differentially private network of dense layers for two or more classes.\n\n"
         "    Gaussian noise on sums of clipped gradients, over secret Poisson batches (DP-SGD).",
-        ("bounds", "classes", *_PARAMETERS, "number_of_classes"),
+        ("bounds", "classes", *_PARAMETERS, "number_of_classes", "class_weight", "largest_weight"),
         (*_FITTED, "classes_ : the labels, sorted."),
     )
 
@@ -188,11 +196,14 @@ class PrivateClassifier(ClassifierMixin, PrivateNetwork):
         person_at_parties: int = 1,
         engine: str = "in-process",
         number_of_classes: int = 2,
+        class_weight: Any = None,
+        largest_weight: float | None = None,
     ) -> None:
         self.epsilon, self.delta, self.bounds, self.classes = epsilon, delta, bounds, classes
         self.bounds_share, self.number_of_classes = bounds_share, number_of_classes
         self.columns, self.records_per_person = columns, records_per_person
         self.person_at_parties = person_at_parties
+        self.class_weight, self.largest_weight = class_weight, largest_weight
         self.hidden, self.activation, self.epochs = hidden, activation, epochs
         self.batch_size, self.learning_rate, self.clip = batch_size, learning_rate, clip
         self.relation, self.trust, self.records, self.ledger = relation, trust, records, ledger
@@ -204,10 +215,13 @@ class PrivateClassifier(ClassifierMixin, PrivateNetwork):
         tags.classifier_tags.poor_score = True
         return tags
 
-    def fit(self, X: Any, y: Any, parties: Any = None, persons: Any = None) -> Any:
-        """Learn from rows X (n, d), labels y (n,), the party and the person of each row (n,). Of a
-        frame, or of a path, y, parties and persons may be names of columns."""
-        records = self._read(X, y, parties, persons, numeric=False)
+    def fit(
+        self, X: Any, y: Any, parties: Any = None, persons: Any = None, sample_weight: Any = None
+    ) -> Any:
+        """Learn from rows X (n, d), labels y (n,), the party and the person of each row (n,), and
+        weights (n,), which count before gradients are clipped. Of a frame all of these may be names
+        of columns, of a path y, parties and persons may."""
+        records = self._read(X, y, parties, persons, numeric=False, weights=sample_weight)
         number = self.number_of_classes
         self._train(*classed(self, records, number, binary=False, signed=lambda _: False))
         return self
@@ -235,7 +249,7 @@ class PrivateRegressor(RegressorMixin, PrivateNetwork):
     __doc__ = documented(
         "A differentially private network of dense layers for one number.\n\n"
         "    Least squares on targets scaled to [-1, 1], by DP-SGD as in `PrivateClassifier`.",
-        ("bounds", "target_bounds", *_PARAMETERS),
+        ("bounds", "target_bounds", *_PARAMETERS, "largest_weight"),
         _FITTED,
     )
 
@@ -264,11 +278,12 @@ class PrivateRegressor(RegressorMixin, PrivateNetwork):
         records_per_person: int | None = None,
         person_at_parties: int = 1,
         engine: str = "in-process",
+        largest_weight: float | None = None,
     ) -> None:
         self.epsilon, self.delta, self.bounds = epsilon, delta, bounds
         self.bounds_share, self.columns = bounds_share, columns
         self.records_per_person, self.person_at_parties = records_per_person, person_at_parties
-        self.target_bounds = target_bounds
+        self.target_bounds, self.largest_weight = target_bounds, largest_weight
         self.hidden, self.activation, self.epochs = hidden, activation, epochs
         self.batch_size, self.learning_rate, self.clip = batch_size, learning_rate, clip
         self.relation, self.trust, self.records, self.ledger = relation, trust, records, ledger
@@ -280,10 +295,13 @@ class PrivateRegressor(RegressorMixin, PrivateNetwork):
         tags.regressor_tags.poor_score = True
         return tags
 
-    def fit(self, X: Any, y: Any, parties: Any = None, persons: Any = None) -> Any:
-        """Learn from rows X (n, d), targets y (n,), the party and the person of each row (n,). Of
-        a frame, or of a path, y, parties and persons may be names of columns."""
-        self._train(self._read(X, y, parties, persons, numeric=True), 0)
+    def fit(
+        self, X: Any, y: Any, parties: Any = None, persons: Any = None, sample_weight: Any = None
+    ) -> Any:
+        """Learn from rows X (n, d), targets y (n,), the party and the person of each row (n,), and
+        weights (n,), which count before gradients are clipped. Of a frame all of these may be names
+        of columns, of a path y, parties and persons may."""
+        self._train(self._read(X, y, parties, persons, numeric=True, weights=sample_weight), 0)
         if self._target_bounds is None and not self._targets.paid:
             self._tell(UNBOUNDED_TARGETS, UnboundedFeatures)
         return self
@@ -301,6 +319,18 @@ class PrivateRegressor(RegressorMixin, PrivateNetwork):
         """The expected target of every row, in its units."""
         outputs = self._outputs(X)
         return self._targets.half * outputs + self._targets.centre
+
+
+def _weighted(loss: Any) -> Any:
+    """The loss of a record (row, label, weight): its gradient is clipped with the weight in it."""
+
+    def weighted(parameters: Any, record: Any) -> Any:
+        import jax.numpy as jnp
+
+        *own, weight = record
+        return jnp.clip(weight, 0.0, 1.0) * loss(parameters, tuple(own))
+
+    return weighted
 
 
 def _sizes(hidden: Any) -> tuple[int, ...]:

@@ -37,6 +37,7 @@ from unisono.data.streams import RecordStream
 from unisono.errors import ClippedValues, InvalidInput
 from unisono.estimators.frames import numbers_of, require_same_names, validate_data
 from unisono.estimators.members import ALONE, Membership, membership, persons_at
+from unisono.estimators.weights import as_shares
 
 # From rows (n, c) as they are given and labels (n,) to the arrays that an algorithm reads.
 Encode = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, ...]]
@@ -146,6 +147,7 @@ class FitRecords:
     group: int | None = None
     person: str = ""  # the column that says whose a record is
     kind: str = ""  # of the array that the labels came in, as NumPy calls it; "" for a list
+    weights: np.ndarray | None = None  # shares of the largest (n,), in the order of X
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -172,6 +174,10 @@ class FitRecords:
         if self.lacking is not None:
             own = np.where(self.lacking, np.nan, own)
         return replace(self, y=own)
+
+    def weighed(self, factors: np.ndarray) -> "FitRecords":
+        """With weights that are these shares (n,), times those that they have."""
+        return replace(self, weights=factors if self.weights is None else self.weights * factors)
 
     def mapped(self, function: Callable[[np.ndarray], np.ndarray]) -> "FitRecords":
         """With a function of their labels."""
@@ -373,10 +379,17 @@ Records = FitRecords | StreamedFit
 
 
 def read_records(
-    estimator: Any, X: Any, y: Any, parties: Any, persons: Any, *, numeric: bool
+    estimator: Any,
+    X: Any,
+    y: Any,
+    parties: Any,
+    persons: Any,
+    *,
+    numeric: bool,
+    weights: Any = None,
 ) -> tuple[Records, Declared | None]:
     """What `fit` was given, and how columns are declared, if they are. `numeric` targets are
-    numbers, others classes."""
+    numbers, others classes. `weights` (n,) are those of records, or the name of their column."""
     said = estimator.columns
     target = y if isinstance(y, str) else None
     declared = None if said is None else Declared.of(said, target)
@@ -391,16 +404,21 @@ def read_records(
         classes = _classes_of(declared.target)
     wanted = None
     if declared is not None:
-        wanted = [*declared.names, *(one for one in (y, parties, persons) if isinstance(one, str))]
+        others = (y, parties, persons, weights)
+        wanted = [*declared.names, *(one for one in others if isinstance(one, str))]
     streams = _streams(X)
+    if streams is not None and (weights is not None or persons is None):
+        _require_no_weights(estimator, weights)
     if streams is not None and persons is not None:
         X = _one_table(streams, wanted)
     elif streams is not None:
         return _streamed(estimator, streams, y, parties, declared, classes), declared
-    named = declared is not None or _named(y, parties, persons)
+    named = declared is not None or _named(y, parties, persons, weights)
     if is_frame(X, pandas=named) or (isinstance(X, Iterator) and not hasattr(X, "__array__")):
         X = table_of(X, wanted)
-        found = _framed(estimator, X, y, parties, persons, declared, classes, numeric)
+        found = _framed(estimator, X, y, parties, persons, weights, declared, classes, numeric)
+        if isinstance(weights, str):
+            weights = numbers(X.column(weights), X.decimal)
         if X.unordered and persons is None:  # persons are put into one anyway
             found = found.shuffled(estimator._seed())
     elif declared is not None:
@@ -408,10 +426,10 @@ def read_records(
             f"columns are declared by name, and X is a {type(X).__name__} without names: give a "
             "frame of pandas, polars or Arrow, a DuckDB relation, lists by name, or a path"
         )
-    elif _named(y, parties, persons):
+    elif _named(y, parties, persons, weights):
         raise InvalidInput(
-            f"X is a {type(X).__name__} without names of columns: give y, parties and persons one "
-            "value for each row, or give a frame"
+            f"X is a {type(X).__name__} without names of columns: give y, parties, persons and "
+            "sample_weight one value for each row, or give a frame"
         )
     else:
         given = y
@@ -419,7 +437,19 @@ def read_records(
         if not numeric:
             check_classification_targets(y)
         found = FitRecords(X, y, membership(parties, len(X)), given, classes, kind=_kind_of(given))
+    if weights is not None:
+        found = found.weighed(as_shares(weights, estimator.largest_weight, len(found.X)))
     return found if persons is None else of_persons(estimator, found, X, persons), declared
+
+
+def _require_no_weights(estimator: Any, weights: Any) -> None:
+    """Refuse weights of records that are streamed."""
+    if weights is None and getattr(estimator, "class_weight", None) is None:
+        return
+    raise InvalidInput(
+        "sample_weight or class_weight with records in files or batches, which are read block by "
+        "block: give a frame or arrays; nothing was spent"
+    )
 
 
 def _named(*given: Any) -> bool:
@@ -455,22 +485,21 @@ def _framed(
     y: Any,
     parties: Any,
     persons: Any,
+    weights: Any,
     declared: Declared | None,
     classes: Any,
     numeric: bool,
 ) -> FitRecords:
-    """Records of a table; y, parties and persons may be names of its columns."""
-    for name in (y, parties, persons):
-        if isinstance(name, str):
-            require_columns(table.name, table.columns, [name])
-    taken = {name for name in (y, parties, persons) if isinstance(name, str)}
+    """Records of a table; y, parties, persons and weights may be names of its columns."""
+    taken = {name for name in (y, parties, persons, weights) if isinstance(name, str)}
+    require_columns(table.name, table.columns, sorted(taken))
     features = tuple(name for name in table.columns if name not in taken)
     if declared is not None:
         features = declared.names
         if both := sorted(taken & set(features)):
             raise InvalidInput(
-                f"{both[0]!r} is declared as a feature, and says whose a record is: leave it out "
-                "of columns"
+                f"{both[0]!r} is declared as a feature, and says whose a record is, or what it "
+                "weighs: leave it out of columns"
             )
     if not features:
         raise InvalidInput(f"{table.name} has no columns but {', '.join(sorted(taken))}: add some")

@@ -15,9 +15,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from markupsafe import Markup
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
+from unisono.core import notebook
 from unisono.core.algorithm import Facts
 from unisono.core.defaults import BOUNDS_SHARE, RELATION
 from unisono.core.privacy import Privacy
@@ -27,7 +29,7 @@ from unisono.data.scaling import UnitScaling
 from unisono.errors import InvalidInput
 from unisono.estimators.configuration import FitPlan, FitRequest, plan, require_numbers
 from unisono.estimators.documentation import PARTIES, documented
-from unisono.estimators.foundation import unknown_bounds
+from unisono.estimators.foundation import FOR_PREDICTION, unknown_bounds
 from unisono.estimators.scored import FISHER_SCORING, ScoredEstimator, scored_plan
 from unisono.estimators.statements import UNBOUNDED_TARGETS, UnboundedFeatures
 
@@ -64,6 +66,7 @@ class PrivateRidge(RegressorMixin, ScoredEstimator):
             f"rounds : noisy gradients, which are then what learns; None: {ROUNDS}, where they "
             "are.",
             *PARTIES,
+            "largest_weight",
         ),
         (
             "coef_, intercept_ : of a row inside the bounds. For standard errors, intervals and "
@@ -102,11 +105,12 @@ class PrivateRidge(RegressorMixin, ScoredEstimator):
         columns: Any = None,
         records_per_person: int | None = None,
         person_at_parties: int = 1,
+        largest_weight: float | None = None,
     ) -> None:
         self.epsilon, self.delta, self.bounds = epsilon, delta, bounds
         self.bounds_share, self.columns = bounds_share, columns
         self.records_per_person, self.person_at_parties = records_per_person, person_at_parties
-        self.target_bounds = target_bounds
+        self.target_bounds, self.largest_weight = target_bounds, largest_weight
         self.relation, self.trust, self.algorithm = relation, trust, algorithm
         self.regularisation, self.rounds, self.records = regularisation, rounds, records
         self.ledger, self.minimum_parties, self.colluders = ledger, minimum_parties, colluders
@@ -117,16 +121,19 @@ class PrivateRidge(RegressorMixin, ScoredEstimator):
         tags.regressor_tags.poor_score = True
         return tags
 
-    def fit(self, X: Any, y: Any, parties: Any = None, persons: Any = None) -> Any:
-        """Learn from rows X (n, d), targets y (n,), the party and the person of each row (n,). Of
-        a frame, or of a path, y, parties and persons may be names of columns."""
+    def fit(
+        self, X: Any, y: Any, parties: Any = None, persons: Any = None, sample_weight: Any = None
+    ) -> Any:
+        """Learn from rows X (n, d), targets y (n,), the party and the person of each row (n,), and
+        weights (n,), which count before records are bounded. Of a frame all of these may be names
+        of columns, of a path y, parties and persons may."""
         if self.algorithm not in ALGORITHMS:
             raise InvalidInput(
                 f"algorithm = {self.algorithm!r}: choose one of {', '.join(ALGORITHMS)}"
                 f"{did_you_mean(self.algorithm, ALGORITHMS)}"
             )
         require_numbers(self.epsilon, self.rounds or ROUNDS, self.regularisation)
-        records = self._read(X, y, parties, persons, numeric=True)
+        records = self._read(X, y, parties, persons, numeric=True, weights=sample_weight)
         self._choice = None  # taken once, for the whole promise
         result, plan = self._run(records, self._plan)
         assert self._choice is not None
@@ -222,6 +229,12 @@ class PrivateRidge(RegressorMixin, ScoredEstimator):
             self._inputs, self._encoded_names, self._scaling, self._parameters, "squares", ()
         )
 
+    def _found_parts(self) -> list[Markup]:
+        rows = [["intercept", f"{self.intercept_:.4g}"]]
+        pairs = zip(self._encoded_names, self.coef_, strict=True)
+        rows += [[str(name), f"{own:.4g}"] for name, own in pairs]
+        return [notebook.sentence(FOR_PREDICTION, "note"), notebook.grid(["", "weight"], rows)]
+
     def _result_kept(self) -> dict[str, Any]:
         weights = dict(zip(self._encoded_names, map(float, self.coef_), strict=True))
         return {"intercept": self.intercept_, "weights": weights}
@@ -231,6 +244,12 @@ class PrivateRidge(RegressorMixin, ScoredEstimator):
     ) -> tuple[np.ndarray, np.ndarray]:
         rows, lengths = scale.rows(X)
         return rows, self._targets.scaled(labels) / lengths
+
+    def _weighed(self, points: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Squares of w^½ (θ·x - t): the rows only become shorter."""
+        assert self._weights is not None
+        roots = np.sqrt(self._weights)
+        return points * roots[:, None], targets * roots
 
     @property
     def _target_unknown(self) -> bool:

@@ -60,7 +60,8 @@ class ScoredEstimator(PrivateEstimator):
         if not self._scored:
             return super()._encoded(scale, X, labels)
         rows = X if self._declared is None else self._declared.rows(X)
-        return (self._regression(rows.shape[1]).rows(rows, self._scored_labels(labels)),)
+        made = self._regression(rows.shape[1])
+        return (made.rows(rows, self._scored_labels(labels), None, self._weights),)
 
     def _scored_labels(self, labels: np.ndarray) -> np.ndarray:
         """Labels as `Regression.rows` takes them."""
@@ -80,7 +81,8 @@ class ScoredEstimator(PrivateEstimator):
             own = self._as_given([*map(str, given)])
             columns = tuple(Columns(one.name, 1, number=not one.indicator) for one in own)
         targets: Targets | None = self._targets if self._family == "gaussian" else None
-        return regression(self._family, columns, own, targets)
+        weighted = self._weights is not None
+        return regression(self._family, columns, own, targets, weighted=weighted)
 
     def _as_given(self, names: Sequence[str]) -> tuple[Feature, ...]:
         """Columns of an array: those with public bounds (0, 1) are indicators."""

@@ -230,14 +230,18 @@ def _scored(family: str, config: Any, schema: Schema) -> Posed:
 
     def present(study: Study, result: Result) -> dict[str, Any]:
         found = believed(study, result)
+        pairs = zip(frame.features, made.deviations(result.value), strict=True)
+        spreads = {"deviations": {one.name: float(d) for one, d in pairs if not one.indicator}}
         if signed:
             negative, positive = frame.classes
-            shown = _shown(_in_units(found, scale, 1.0, 0.0), frame)
+            shown = _shown(_in_units(found, scale, 1.0, 0.0), frame) | spreads
             return {"positive": positive, "negative": negative, **shown}
         assert targets is not None
         shown = _shown(_in_units(found, scale, targets.half, targets.centre), frame)
         spread = config.noise_std or scatter(made, study, result.value)
-        return shown | {"noise_std": spread, "noise_std_estimated": config.noise_std is None}
+        return (
+            shown | spreads | {"noise_std": spread, "noise_std_estimated": config.noise_std is None}
+        )
 
     def score(study: Study, value: Any, arrays: tuple[np.ndarray, ...]) -> np.ndarray:
         return scored_rows(made.problem, value, arrays[0])

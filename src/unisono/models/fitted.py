@@ -29,12 +29,14 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from markupsafe import Markup
 from pydantic import ValidationError
 
+from unisono.core import notebook
 from unisono.core.documents import ARRAYS, CERTIFICATE, RESULT, write
 from unisono.core.events import canonical
 from unisono.core.trust import Viewer, describe
-from unisono.core.words import did_you_mean, number
+from unisono.core.words import NOTHING_LEARNT, did_you_mean, number
 from unisono.data import RecordTable, UnreadValues, read_table
 from unisono.data.columns import NumericColumn
 from unisono.data.encoding import Values
@@ -42,7 +44,7 @@ from unisono.data.given import is_frame, table_of
 from unisono.data.reading import declared_column
 from unisono.data.schema import Schema
 from unisono.errors import InvalidInput
-from unisono.models.inference import as_text
+from unisono.models.inference import as_grid, as_text
 from unisono.models.model import ModelKind
 from unisono.models.prediction import HazardRatio, Prediction, Scores
 
@@ -621,10 +623,12 @@ class FittedModel:
         if self.prediction is None:
             lines.append(f"  predicts   nothing: {self.kind.silent}")
         else:
-            lines += [f"  formula    {self.formula}", *self._columns()]
+            lines.append(f"  formula    {self.formula}")
+            lines += [f"  column     {own}" for own in self._columns()]
             if self.prediction.classes:
                 lines.append(f"  classes    {', '.join(map(str, self.prediction.classes))}")
-        lines += [f"  algorithm  {self.result.get('algorithm', '')}", *self._promises()]
+        lines.append(f"  algorithm  {self.result.get('algorithm', '')}")
+        lines += [f"  promise    {own}" for own in self._promises()]
         if isinstance(self.result.get("coefficients"), dict):
             ratio, sure = str(self.result["ratio"]), float(self.result["confidence"])
             lines.append(as_text(self.result["coefficients"], ratio, sure, 98))
@@ -640,9 +644,9 @@ class FittedModel:
             column = self.schema.columns[name]
             if isinstance(column, NumericColumn):
                 low, high = column.span
-                yield f"  column     {name}: {column.wanted}, {low:g} to {high:g}"
+                yield f"{name}: {column.wanted}, {low:g} to {high:g}"
             else:
-                yield f"  column     {name}: {column.wanted}"
+                yield f"{name}: {column.wanted}"
 
     def _promises(self) -> Iterator[str]:
         """Epsilon against each viewer, under the first relation that is stated of it."""
@@ -657,7 +661,49 @@ class FittedModel:
             words = f"{epsilon} at delta {line['delta']:g} for one {unit}, {relation}, against"
             alike.setdefault(words, []).append(describe(Viewer(viewer)))
         for words, viewers in alike.items():
-            yield f"  promise    {words} {'; '.join(viewers)}"
+            yield f"{words} {'; '.join(viewers)}"
+
+    def _repr_html_(self) -> str:
+        """The summary as notebooks show it."""
+        facts = {"algorithm": str(self.result.get("algorithm", ""))}
+        if self.prediction is None:
+            facts["predicts"] = f"nothing: {self.kind.silent}"
+        else:
+            facts["formula"] = self.formula
+            facts["classes"] = ", ".join(map(str, self.prediction.classes))
+        columns = [] if self.prediction is None else list(self._columns())
+        return notebook.shown(
+            f"{self.title or self.model}: {self.kind.summary}",
+            notebook.facts(facts),
+            self._found_html(),
+            notebook.folded("Columns that it predicts from", *map(notebook.sentence, columns))
+            if columns
+            else Markup(""),
+            *(notebook.sentence(f"Promise: {own}.") for own in self._promises()),
+            notebook.sentence(str(self.result.get("note") or ""), "note"),
+            simulated=self.simulated,
+        )
+
+    def _found_html(self) -> Markup:
+        """Coefficients with intervals, a posterior, or weights, where there are any to read."""
+        result = self.result
+        if isinstance(result.get("coefficients"), dict):
+            ratio, sure = str(result["ratio"]), float(result["confidence"])
+            return as_grid(result["coefficients"], ratio, sure)
+        if isinstance(result.get("weights"), dict):
+            rows = [["intercept", f"{result['intercept']:.4g}"]]
+            rows += [[name, f"{own:.4g}"] for name, own in result["weights"].items()]
+            return notebook.grid(["", "weight"], rows)
+        if isinstance(result.get("mean"), dict):
+            learnt = result.get("learnt", {})
+            rows = [
+                [name, f"{own:.4g}", f"{result['std'][name]:.3g}"]
+                if learnt.get(name, True)
+                else [name, NOTHING_LEARNT]
+                for name, own in result["mean"].items()
+            ]
+            return notebook.grid(["", "mean", "std"], rows, "Posterior")
+        return Markup("")
 
     def __repr__(self) -> str:
         said = f" of {self.title!r}" if self.title else ""

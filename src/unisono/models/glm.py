@@ -178,6 +178,10 @@ class Regression(NamedTuple):
         # Who misses anything says nothing at all.
         return np.where(np.isfinite(whole).all(axis=1, keepdims=True), whole, np.nan)
 
+    def deviations(self, value: Any) -> np.ndarray:
+        """How far each feature varies (d,), as it was released to standardise them."""
+        return np.asarray(value.start.scale, float) * self.half
+
     def read(self, study: Study, value: Any, covariance: str = "sandwich") -> Inference:
         """What a run has found, in the user's units; the intercept comes first. Errors are those of
         a "sandwich", or those that the "model" has."""
@@ -341,7 +345,12 @@ def pose(config: GlmConfig, schema: Schema, algorithm: AlgorithmKind, privacy: P
             "errors": config.covariance,
             "tests": _tests(found, made.problem),
             "names": list(found.names),
-            "features": {one.name: described(one) for one in frame.features},
+            "features": {
+                one.name: described(one, deviation)
+                for one, deviation in zip(
+                    frame.features, made.deviations(result.value), strict=True
+                )
+            },
             "covariance": found.covariance.tolist(),
             "rounds": int(result.value.round),
         }
@@ -371,10 +380,11 @@ def pose(config: GlmConfig, schema: Schema, algorithm: AlgorithmKind, privacy: P
     return Posed(problem, problem.width, encode, present, score=score, prediction=prediction)
 
 
-def described(feature: Feature) -> dict[str, Any]:
-    """What a coefficient is of: a step of 1 within public bounds, or a value against another."""
+def described(feature: Feature, deviation: float) -> dict[str, Any]:
+    """What a coefficient is of: a step of 1 within public bounds, or a value against another. How
+    far a number varies is what was released of it, with noise."""
     if not feature.indicator:
-        return {"bounds": [feature.low, feature.high]}
+        return {"bounds": [feature.low, feature.high], "deviation": float(deviation)}
     return {"reference": feature.reference} if feature.reference else {}
 
 

@@ -101,7 +101,10 @@ def pose(
             "coefficients": inference.to_json(config.confidence),
             "ratio": RATIO,
             "names": list(inference.names),
-            "features": {one.name: described(one) for one in frame.features},
+            "features": {
+                one.name: described(one, deviation)
+                for one, deviation in zip(frame.features, found.scale * half, strict=True)
+            },
             "covariance": inference.covariance.tolist(),
             "baseline": _baseline(
                 found, horizon, pieces, middle + half * found.centre, frame.names

@@ -14,9 +14,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 from scipy.special import chdtrc, ndtr, ndtri
 
 from unisono.algorithms.nested_tests import Evidence, distance
+from unisono.core import notebook
 from unisono.core.words import did_you_mean, p_text
 from unisono.errors import InvalidInput
 
@@ -193,9 +195,7 @@ def as_text(
 ) -> str:
     """A table of coefficients, as `to_json` has them. Where lines would be longer than `widest`,
     long names lose their middle; numbers stay whole."""
-    percent = f"{100 * confidence:g} %"
-    titles = ["", "estimate", "std err", f"{percent} interval", "z", "p", "privacy"]
-    titles += [f"{ratio} ({percent})"] if ratio else []
+    titles = _titles(ratio, confidence)
     rows = [_cells(name, own, bool(ratio)) for name, own in coefficients.items()]
     if widest is not None:
         room = widest - sum(
@@ -219,6 +219,19 @@ def as_text(
         return line(row) if known else f"{row[0].ljust(widths[0])}  {NOT_DETERMINED}"
 
     return "\n".join([line(titles), *map(row_line, rows)])
+
+
+def as_grid(coefficients: Mapping[str, Any], ratio: str = "", confidence: float = 0.95) -> Markup:
+    """The same table as HTML."""
+    rows = [_cells(name, own, bool(ratio)) for name, own in coefficients.items()]
+    shown = [row if len(row) > 1 else [*row, NOT_DETERMINED] for row in rows]
+    return notebook.grid(_titles(ratio, confidence), shown)
+
+
+def _titles(ratio: str, confidence: float) -> list[str]:
+    percent = f"{100 * confidence:g} %"
+    titles = ["", "estimate", "std err", f"{percent} interval", "z", "p", "privacy"]
+    return [*titles, f"{ratio} ({percent})"] if ratio else titles
 
 
 def _cells(name: str, own: Mapping[str, Any], ratio: bool) -> list[str]:
@@ -346,6 +359,7 @@ __all__ = [
     "Inference",
     "LikelihoodRatioTest",
     "WaldTest",
+    "as_grid",
     "as_text",
     "determined",
     "effect_in_words",

@@ -5,10 +5,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtri
+from markupsafe import Markup
+from scipy.special import ndtr, ndtri
 
 from unisono.algorithms.noise_aware import Aware, Refine, full_natural
-from unisono.core.words import NOTHING_LEARNT
+from unisono.core import notebook
+from unisono.core.words import NOTHING_LEARNT, chance_text
 from unisono.errors import InvalidInput
 from unisono.problems.gaussian_family import Natural, covariance, gaussian
 from unisono.problems.gaussian_family import kl as divergence
@@ -149,6 +151,24 @@ class Posterior:
         if self.floored:
             notes.append(drowned(self.floored, len(self.mean)))
         return notes
+
+    def as_parts(self, level: float = 0.95) -> list[Markup]:
+        """The same as HTML."""
+        if not self.noise_aware:
+            pairs = zip(self.names, self.mean, strict=True)
+            table = notebook.grid(["", "mean"], [[name, f"{mean:.4g}"] for name, mean in pairs])
+            return [table, notebook.sentences(self.notes)]
+        rows = []
+        columns = (self.mean, self.std, self.interval(level), self.learnt)
+        for name, mean, std, (low, high), learnt in zip(self.names, *columns, strict=True):
+            above = ndtr(mean / std)
+            said = [f"{mean:.4g}", f"{std:.3g}", f"{low:.4g} to {high:.4g}", chance_text(above)]
+            rows.append([name, *(said if learnt else [NOTHING_LEARNT])])
+        head = ["", "mean", "std", f"{100 * level:g} % interval", "chance to be above 0"]
+        return [notebook.grid(head, rows), notebook.sentences(self.notes)]
+
+    def _repr_html_(self) -> str:
+        return notebook.shown("Posterior of the coefficients", *self.as_parts())
 
     def __repr__(self) -> str:
         return self.summary()

@@ -5,19 +5,14 @@ What is not determined has a row that says so, and no numbers.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
+from markupsafe import Markup
+
+from unisono.core import notebook
 from unisono.models.inference import NOT_DETERMINED, Inference, p_text
 
 _GAP = "  "
-_STYLE = (
-    "<style>.unisono-glm{border-collapse:collapse;font-variant-numeric:tabular-nums}"
-    ".unisono-glm th,.unisono-glm td{padding:.15em .7em;text-align:right}"
-    ".unisono-glm th:first-child,.unisono-glm td:first-child{text-align:left}"
-    ".unisono-glm thead th{border-bottom:1px solid currentColor}"
-    ".unisono-glm td.open{text-align:left;font-style:italic}</style>"
-)
 
 
 @dataclass(frozen=True)
@@ -80,23 +75,16 @@ class RegressionSummary:
 
     def as_html(self) -> str:
         """As notebooks show it."""
-        head = "".join(
-            f"<tr><td>{escape(name)}</td><td>{escape(said)}</td></tr>"
-            for name, said in self.header.items()
-        )
-        titles = "".join(f"<th>{escape(title)}</th>" for title in self.columns)
-        wide = len(self.columns) - 1
-        body = []
-        for name, *others in self.rows:
-            cells = "".join(f"<td>{escape(own)}</td>" for own in others)
-            cells = cells or f'<td class="open" colspan="{wide}">{escape(NOT_DETERMINED)}</td>'
-            body.append(f"<tr><td>{escape(name)}</td>{cells}</tr>")
-        said = "".join(f"<li>{escape(note)}</li>" for note in self.notes)
-        return (
-            f'{_STYLE}<table class="unisono-glm"><caption>{escape(self.title)}</caption>'
-            f'<tbody>{head}</tbody></table><table class="unisono-glm"><thead><tr>{titles}</tr>'
-            f"</thead><tbody>{''.join(body)}</tbody></table><ol>{said}</ol>"
-        )
+        return notebook.shown(self.title, *self.as_parts())
+
+    def as_parts(self) -> list[Markup]:
+        """The same, to be put among other things."""
+        rows = [[*row] if len(row) > 1 else [*row, NOT_DETERMINED] for row in self.rows]
+        return [
+            notebook.facts(self.header),
+            notebook.grid(self.columns, rows),
+            notebook.sentences(self.notes),
+        ]
 
     def _header_lines(self) -> list[str]:
         """Two names with what is said of them in each line."""

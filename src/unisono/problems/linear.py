@@ -1,8 +1,10 @@
 """A convex loss of a linear score: gradients of single records in closed form."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+import jax.numpy as jnp
 
 from unisono.errors import InvalidInput
 from unisono.problems.losses import Loss, loss_named
@@ -11,7 +13,8 @@ from unisono.problems.losses import Loss, loss_named
 @dataclass(frozen=True)
 class LinearLoss:
     """A convex loss of the score θᵀx, for rows in the unit ball; of several classes the parameters
-    are (features, classes).
+    are (features, classes). Where records are `weighted`, labels come with a second column, in
+    which a share in [0, 1] says how much a record counts before it is bounded.
 
     >>> LinearLoss("logistic").shape(3), LinearLoss("multinomial", 4).parameters(3)
     ((3,), 12)
@@ -19,6 +22,7 @@ class LinearLoss:
 
     loss: str = "logistic"
     classes: int = 2
+    weighted: bool = field(default=False, repr=False)
 
     def __post_init__(self) -> None:
         loss_named(self.loss)
@@ -31,7 +35,8 @@ class LinearLoss:
 
     @property
     def agreed(self) -> dict[str, Any]:
-        return {"loss": self.loss, "classes": self.classes}
+        said = {"loss": self.loss, "classes": self.classes}
+        return {**said, "weighted": True} if self.weighted else said
 
     @property
     def outputs(self) -> int:
@@ -40,7 +45,12 @@ class LinearLoss:
 
     def coefficients(self, parameters: Any, features: Any, labels: Any) -> Any:
         """dl/ds of every record: its gradient is the row times these, (n,) or (n, outputs). Rows
-        (n, k, features) of persons with labels (n, k) give (n, k) or (n, k, outputs)."""
+        (n, k, features) of persons with labels (n, k) give (n, k) or (n, k, outputs). Labels of
+        `weighted` records have one axis more, (label, weight)."""
+        if self.weighted:
+            weights = jnp.clip(labels[..., 1], 0.0, 1.0)
+            found = replace(self, weighted=False).coefficients(parameters, features, labels[..., 0])
+            return weights.reshape(*weights.shape, *[1] * (found.ndim - weights.ndim)) * found
         if features.ndim == 3:
             flat = features.reshape(-1, features.shape[2])
             found = self.coefficients(parameters, flat, labels.reshape(-1))
@@ -95,7 +105,7 @@ class SquaredLoss(LinearLoss):
             raise InvalidInput(f"loss = {self.loss!r}: sums of products minimise squares only")
 
 
-def linear_loss(loss: str = "logistic", classes: int = 2) -> LinearLoss:
+def linear_loss(loss: str = "logistic", classes: int = 2, weighted: bool = False) -> LinearLoss:
     """The problem of a loss, of the narrowest type: some algorithms are for margins only, or for
     squares.
 
@@ -103,8 +113,9 @@ def linear_loss(loss: str = "logistic", classes: int = 2) -> LinearLoss:
     (MarginLoss(loss='huber-svm', classes=2), SquaredLoss(loss='squares', classes=2))
     """
     if loss == "squares":
-        return SquaredLoss(loss, classes)
+        return SquaredLoss(loss, classes, weighted)
     named = loss_named(loss)
     if named.one_signed:
-        return MarginLoss(loss, classes)
-    return ClassificationLoss(loss, classes) if named.classifies else LinearLoss(loss, classes)
+        return MarginLoss(loss, classes, weighted)
+    kind = ClassificationLoss if named.classifies else LinearLoss
+    return kind(loss, classes, weighted)

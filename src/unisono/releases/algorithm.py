@@ -206,7 +206,8 @@ class AlgorithmKind:
     since each makes all of the noise of what it sends. `printed` is its noise as a publication has
     it, for configurations with a field `published`, and no others. `afterwards` are the settings
     that act on what was released and on nothing else, in algorithms of one round: studies that
-    differ in them alone can share a release (see `Method.released`).
+    differ in them alone can share a release (see `Method.released`). `weighs`: records may have
+    weights, which count before they are bounded.
     """
 
     name: str
@@ -229,6 +230,7 @@ class AlgorithmKind:
     own_epsilons: bool = False
     printed: Publication | None = None
     afterwards: tuple[str, ...] = ()
+    weighs: bool = False
 
     def __post_init__(self) -> None:
         if (self.printed is not None) != issubclass(self.config, PublishedConfig):

@@ -9,7 +9,14 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal
 
 from unisono.core.words import jsonable
-from unisono.reports.charts import BandedCurve, Bell, DrawnInterval, ForestRow, Level
+from unisono.reports.charts import (
+    BandedCurve,
+    Bell,
+    CalibrationBin,
+    DrawnInterval,
+    ForestRow,
+    Level,
+)
 
 Tone = Literal["", "lead", "note", "warning"]
 
@@ -106,6 +113,7 @@ class Curves:
     y_label: str
     caption: str = ""
     reference: Level | None = None
+    square: bool = False  # both axes are shares
 
 
 @dataclass(frozen=True)
@@ -127,6 +135,15 @@ class Intervals:
     caption: str = ""
     unit: str = ""
     reference: Level | None = None
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What was predicted beside what came true."""
+
+    title: str
+    bins: Sequence[CalibrationBin]
+    caption: str = ""
 
 
 @dataclass(frozen=True)
@@ -180,6 +197,7 @@ Block = (
     | Curves
     | BandedCurves
     | Intervals
+    | Calibration
     | Forest
     | Bells
     | Flow

@@ -8,16 +8,21 @@ What is not a finite number is left out, never drawn as something else.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from markupsafe import Markup
 
-from unisono.core.words import round_up
+from unisono.core.words import hundredths
+from unisono.core.words import number as upper
+from unisono.models.inference import ratio_text
 from unisono.reports import marks
 from unisono.reports.marks import cut, place, short, ticks
 
 PALETTE = 6  # classes s1 to s6
+WIDE = 230
+SQUARE = 400  # as high as a narrow chart is wide
+RECORDS = "records"  # the unit of counts
 Level = tuple[str, float]
 
 
@@ -49,6 +54,15 @@ class ForestRow(NamedTuple):
     words: str = ""
 
 
+class CalibrationBin(NamedTuple):
+    """Records that were predicted alike: their mean score, and how many had the outcome."""
+
+    score: float
+    share: float
+    low: float
+    high: float
+
+
 class Bell(NamedTuple):
     """A normal distribution."""
 
@@ -60,7 +74,7 @@ class Bell(NamedTuple):
 def gauge(label: str, value: float, limit: float, *, words: str, before: float = 0.0) -> Markup:
     """How much of a limit is used: `before` this time (paler), and `value` in all."""
     # What was spent is an upper bound.
-    spent, paler = short(round_up(value, 3)), short(round_up(before, 3))
+    spent, paler = upper(value), upper(before)
     spent = "no protection" if math.isinf(value) else spent
     used_of = f"{spent}, no limit" if math.isinf(limit) else f"{spent} of {short(limit)}"
     used, earlier = marks.share(value, limit), min(before, value)
@@ -86,7 +100,8 @@ def lines(
     title: str = "",
     reference: Level | None = None,
     from_zero: bool = True,
-    height: int = 230,
+    height: int = WIDE,
+    kind: str = "",
 ) -> Markup:
     """Curves over a shared axis, named above; `reference` is a level to compare with."""
     known = {name: marks.finite(points) for name, points in series.items()}
@@ -116,18 +131,22 @@ def lines(
             marks.text(1, level - 6, reference[0], "end soft halo"),
         ]
     for number, points in enumerate(known.values()):
-        kind = f"s{number % PALETTE + 1}"
+        colour = f"s{number % PALETTE + 1}"
         drawn = [(across(x), down(y) - top) for x, y in points]
-        parts.append(marks.stretched(top, foot - top, marks.curve(drawn, kind)))
-        parts.append(marks.dot(drawn[-1][0], drawn[-1][1] + top, f"fill {kind}"))
-    parts += [marks.text(0, down(y) - 4, short(y), "soft halo tabular") for y in scale]
+        parts.append(marks.stretched(top, foot - top, marks.curve(drawn, colour)))
+        parts.append(marks.dot(drawn[-1][0], drawn[-1][1] + top, f"fill {colour}"))
+    # A curve that begins in the corner would run through the number there.
+    corner = any(points[0] == (left, 0.0) for points in known.values())
+    levelled = [y for y in scale if y or not corner]
+    parts += [marks.text(0, down(y) - 4, short(y), "soft halo tabular") for y in levelled]
     parts += marks.under(left, right, x_label, height)
     told = "; ".join(
         f"{name}: {short(points[0][1])} at {short(points[0][0])}, "
         f"{short(points[-1][1])} at {short(points[-1][0])}"
         for name, points in known.items()
     )
-    return marks.chart(height, title or y_label, f"{y_label}, by {x_label}. {told}", parts)
+    words = f"{y_label}, by {x_label}. {told}"
+    return marks.chart(height, title or y_label, words, parts, kind)
 
 
 def banded(
@@ -166,33 +185,46 @@ def banded(
     return marks.chart(height, title or y_label, f"{y_label}, by {x_label}. {told}", parts)
 
 
+def said_in(unit: str) -> Callable[[float], str]:
+    """How numbers of a unit are written: counts as whole ones.
+
+    >>> said_in(RECORDS)(51.1), said_in("")(51.12)
+    ('51', '51.1')
+    """
+    if unit == RECORDS:
+        return lambda value: short(float(round(value)) if math.isfinite(value) else value)
+    return short
+
+
 def intervals(
     items: Sequence[DrawnInterval], *, title: str, unit: str = "", reference: Level | None = None
 ) -> Markup:
-    """Estimates with their intervals on a shared axis; `reference` is a value to compare with."""
+    """Estimates with their intervals on a shared axis; `reference` is a value to compare with.
+    Counts of `RECORDS` begin at zero: twice as far to the right is twice as many."""
     items = [one for one in items if all(map(math.isfinite, one[1:]))]
     levels = [level for one in items for level in one[1:]]
     if not levels:
         return marks.nothing(title)
     levels += [reference[1]] if reference else []
+    levels += [0.0] if unit == RECORDS else []
     scale, foot = ticks(min(levels), max(levels)), 44 * len(items) + (20 if reference else 4)
-    parts = marks.axis(scale, foot)
+    parts, said = marks.axis(scale, foot), said_in(unit)
     parts += marks.upright(place(reference[1], scale), foot, reference[0]) if reference else []
     for number, (label, middle, low, high) in enumerate(items):
         y = 44 * number + 30
         parts += [
-            marks.text(0, y - 14, cut(label, 26), "halo"),
+            marks.text(0, y - 14, cut(label, 26), "halo", 4),
             marks.text(
                 1,
                 y - 14,
-                f"{short(middle)} ({short(low)} to {short(high)})",
+                f"{said(middle)} ({said(low)} to {said(high)})",
                 "end soft tabular halo",
             ),
             marks.line(place(low, scale), y, place(high, scale), y, "whisker stroke s1"),
             marks.dot(place(middle, scale), y, "fill s1", 5),
         ]
     told = "; ".join(
-        f"{label}: {short(middle)}, between {short(low)} and {short(high)}"
+        f"{label}: {said(middle)}, between {said(low)} and {said(high)}"
         for label, middle, low, high in items
     )
     return _with_unit(foot, title, told, parts, unit)
@@ -221,19 +253,20 @@ def forest(rows: Sequence[ForestRow], *, title: str, ratios: bool, unit: str = "
             return place(value, scale)
         return place(math.log(value), [math.log(scale[0]), math.log(scale[-1])])
 
+    said = ratio_text if ratios else short  # as tables say it
     foot = 44 * len(rows) + 4
     parts = marks.axis(scale, foot, across) if known else []
     parts += [marks.line(across(none), 0, across(none), foot, "reference")] if known else []
     told = []
     for number, (label, numbers, sampling, words) in enumerate(rows):
         y = 44 * number + 30
-        parts.append(marks.text(0, y - 14, cut(label, 26), "halo"))
+        parts.append(marks.text(0, y - 14, cut(label, 26), "halo", 4))
         if numbers is None:
             parts.append(marks.text(0, y + 4, words or "not determined", "soft halo"))
             told.append(f"{label}: {words or 'not determined'}")
             continue
         middle, low, high = numbers
-        shown = f"{short(middle)} ({short(low)} to {short(high)})"
+        shown = f"{said(middle)} ({said(low)} to {said(high)})"
         inner = [across(min(max(end, low), high)) for end in sampling]
         parts += [
             marks.text(1, y - 14, shown, "end soft tabular halo"),
@@ -246,25 +279,56 @@ def forest(rows: Sequence[ForestRow], *, title: str, ratios: bool, unit: str = "
 
 
 def guesses(right: float, *, title: str, blind: float = 0.5) -> Markup:
-    """A hundred guesses as dots: right by chance, right besides at most, and wrong at least."""
-    by_chance, at_most = round(100 * blind), marks.hundredths(right)
-    kinds = ["chance"] * by_chance + ["fill s2"] * (at_most - by_chance)
+    """A hundred guesses as dots: right by chance, right besides at most, and wrong at least. Of a
+    guess that is right in a part of all cases only that part of its dot is filled."""
+    by_chance, at_most = round(100 * blind), hundredths(right)
+    whole = int(at_most)
+    kinds = ["chance"] * by_chance + ["fill s2"] * (whole - by_chance)
     kinds += ["hollow"] * (100 - len(kinds))
-    parts = [
-        marks.dot((number % 20 + 0.5) / 20, 12 + 18 * (number // 20), kind, 5.5)
-        for number, kind in enumerate(kinds)
-    ]
+    places = [((number % 20 + 0.5) / 20, 12 + 18 * (number // 20)) for number in range(100)]
+    parts = [marks.dot(*at, kind, 5.5) for at, kind in zip(places, kinds, strict=True)]
+    if at_most > whole:
+        parts.append(marks.dot(*places[whole], "fill s2", 5.5 * math.sqrt(at_most - whole)))
     named = [
         (f"{by_chance} right by tossing a coin", "chance"),
-        (f"{at_most - by_chance} more right, at most", "fill s2"),
-        (f"{100 - at_most} wrong, at least", "hollow"),
+        (f"{round(at_most - by_chance, 1):g} more right, at most", "fill s2"),
+        (f"{round(100 - at_most, 1):g} wrong, at least", "hollow"),
     ]
     for row, (words, kind) in enumerate(named):
         y = 122 + 20 * row
         parts.append(Markup('<circle cx="7" cy="{}" r="5.5" class="{}"/>').format(y - 4, kind))
         parts.append(marks.text(0, y, words, "", 22))
     told = "; ".join(words for words, _ in named)
-    return marks.chart(174, title, f"Of 100 guesses: {told}.", parts, "narrow")
+    return marks.chart(174, title, f"Of 100 guesses, on average: {told}.", parts, "narrow")
+
+
+def calibration(bins: Sequence[CalibrationBin], *, title: str) -> Markup:
+    """Shares with the outcome over what was predicted, beside the line on which both agree."""
+    known = [one for one in bins if all(map(math.isfinite, one))]
+    if not known:
+        return marks.nothing(title)
+    scale, height, top = ticks(0.0, 1.0), SQUARE, 34
+    foot = height - 38
+
+    def down(y: float) -> float:
+        return foot - (foot - top) * min(max(y, 0.0), 1.0)
+
+    parts = [marks.text(0, 12, "share with the outcome", "soft")]
+    parts += [marks.line(0, down(y), 1, down(y), "grid" if y else "axis") for y in scale]
+    parts.append(marks.line(0, foot, 1, top, "reference"))
+    for score, share, low, high in known:
+        x = min(max(score, 0.0), 1.0)
+        parts += [
+            marks.line(x, down(low), x, down(high), "whisker stroke s1"),
+            marks.dot(x, down(share), "fill s1", 5),
+        ]
+    parts += [marks.text(0, down(y) - 4, short(y), "soft halo tabular") for y in scale if y]
+    parts += marks.under(0.0, 1.0, "predicted chance", height)
+    told = "; ".join(
+        f"predicted {short(score)}: {short(share)}, between {short(low)} and {short(high)}"
+        for score, share, low, high in known
+    )
+    return marks.chart(height, title, told, parts, "narrow")
 
 
 def bells(items: Sequence[Bell], *, title: str, unit: str = "") -> Markup:
@@ -281,7 +345,7 @@ def bells(items: Sequence[Bell], *, title: str, unit: str = "") -> Markup:
         hill = [(place(mean + z * std, scale), 34 - 32 * math.exp(-z * z / 2)) for z in steps]
         parts += [
             marks.stretched(top + 24, 34, marks.area(hill, "s1") + marks.curve(hill, "s1")),
-            marks.text(0, top + 17, cut(label), "halo"),
+            marks.text(0, top + 17, cut(label), "halo", 4),
             marks.text(1, top + 17, f"{short(mean)} ± {short(std)}", "end soft tabular halo"),
         ]
     told = "; ".join(
@@ -298,15 +362,21 @@ def _with_unit(foot: float, title: str, told: str, parts: list[Markup], unit: st
 
 
 __all__ = [
+    "RECORDS",
+    "SQUARE",
+    "WIDE",
     "BandedCurve",
     "Bell",
+    "CalibrationBin",
     "DrawnInterval",
     "ForestRow",
     "banded",
     "bells",
+    "calibration",
     "forest",
     "gauge",
     "guesses",
     "intervals",
     "lines",
+    "said_in",
 ]

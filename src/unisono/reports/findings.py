@@ -1,9 +1,9 @@
 """The result, by kind: answers, coefficients, weights, networks, posteriors and clusters.
 
-Weights of linear models were fitted to records of unit length: they are scores for prediction, so
-they are listed in the order of the columns and never ranked. Posteriors are of coefficients in the
-user's units; pictures show what a column does over its whole public range. A coefficient of which
-nothing was learnt is not drawn.
+Weights of linear models are scores for prediction without intervals, so they are listed in the
+order of the columns and never ranked. Effects with intervals are ranked where the run released how
+far columns vary: by what a change of two deviations does. The width of a public range says nothing
+of that. A coefficient of which nothing was learnt is not drawn.
 """
 
 import json
@@ -25,7 +25,7 @@ from unisono.algorithms.survival_curves import (
     median_text,
 )
 from unisono.algorithms.table_layout import layout
-from unisono.core.words import NO_GROUP, NOTHING_LEARNT, p_text, times
+from unisono.core.words import NO_GROUP, NOTHING_LEARNT, chance_text, p_text, times
 from unisono.data.columns import NumericColumn
 from unisono.models.inference import (
     NOT_DETERMINED,
@@ -49,12 +49,23 @@ from unisono.reports.blocks import (
     shorter,
 )
 from unisono.reports.blocks import ReportHeading as Title
-from unisono.reports.charts import BandedCurve, Bell, DrawnInterval, ForestRow
+from unisono.reports.charts import (
+    RECORDS,
+    BandedCurve,
+    Bell,
+    DrawnInterval,
+    ForestRow,
+    said_in,
+)
 from unisono.reports.judged import judged_blocks
 from unisono.reports.marks import short
 from unisono.reports.reading import RunReading, listed, share
 from unisono.studies.schema import StudyFile
 
+_UNRANKED = (
+    "Weights hold the noise that privacy added and have no intervals; they are listed in the order "
+    "of the columns, since they cannot be ranked."
+)
 MOST = 30  # weights, or numbers of one answer, that a picture shows
 _PICTURES = 12  # answers that get a picture each
 _Z = 1.959964  # 95 % of a normal distribution lie within so many standard deviations
@@ -166,15 +177,17 @@ def _answers(reading: RunReading, result: Mapping[str, Any]) -> list[Block]:
         sure = f"{share(answer['confidence'])} confidence"
         several = f"{sure}, for all of them at once" if len(_numbers(answer["value"])) > 1 else sure
         caption = f"{several[:1].upper()}{several[1:]}. {_sentence(answer.get('note', ''))}"
-        blocks += [Intervals(str(answer["name"]), shown, caption), *note]
+        unit = str(answer.get("unit", ""))
+        blocks += [Intervals(str(answer["name"]), shown, caption, unit), *note]
     rows = [
         [
             f"{answer['name']}: {one.label}" if one.label != answer["name"] else one.label,
-            short(one.middle) if known else UNDETERMINED,
-            f"{short(one.low)} to {short(one.high)}",
+            said(one.middle) if known else UNDETERMINED,
+            f"{said(one.low)} to {said(one.high)}",
             people,
         ]
         for answer in answers
+        for said in [said_in(str(answer.get("unit", "")))]
         for one, people, known in zip(
             _flat(answer), _population(answer), _determined(answer), strict=True
         )
@@ -274,13 +287,13 @@ def _table_one(reading: RunReading, result: Mapping[str, Any]) -> list[Block]:
 
 def _judged(reading: RunReading, result: Mapping[str, Any]) -> list[Block]:
     found, what = result["evaluation"], judged_text(result)
-    words = (
-        f"{what[:1].upper()}{what[1:]}, by about {max(0.0, float(found['records'])):.0f} records "
-        "that were asked once."
-    )
+    counted = max(0.0, float(found["records"]))
+    if reading.file is not None and reading.file.data.sizes != "hidden":
+        counted = min(counted, sum(party.records for party in reading.file.parties))
+    words = f"{what[:1].upper()}{what[1:]}, by about {counted:,.0f} records that were asked once."
     said = learnt_from(result)
     return [
-        *([Text(_sentence(said))] if said else []),
+        *([Text(_sentence(said), "warning")] if said else []),
         Text(words),
         *judged_blocks(found, float(result["confidence"])),
         Text(_sentence(result.get("note", "")), "note"),
@@ -317,7 +330,13 @@ def _survival(reading: RunReading, result: Mapping[str, Any]) -> list[Block]:
     differences = found.get("restricted_mean_differences", {})
     if differences:
         pairs = [[name, measure_text(own)] for name, own in differences.items()]
-        blocks.append(ReportGrid("Differences of restricted means", ["groups", ""], pairs))
+        blocks.append(
+            ReportGrid(
+                "Differences of restricted means",
+                ["groups", f"difference ({sure} interval)"],
+                pairs,
+            )
+        )
     if found.get("log_rank"):
         words = log_rank_text(found["log_rank"])
         blocks.append(Text(f"{_sentence(words)} It counts the noise in."))
@@ -350,15 +369,21 @@ def _weights(reading: RunReading, result: Mapping[str, Any]) -> list[Block]:
         else f"The estimate of {target} is the intercept plus each value times its weight."
     )
     return [
-        Text(words),
+        Text(f"{words} {_unranked(result)}"),
         *_scored(result, target if "positive" not in result else f"for {result['positive']}"),
         Text(_sentence(result.get("note", "")), "note"),
     ]
 
 
+def _unranked(result: Mapping[str, Any]) -> str:
+    """What weights are not, unless the note below says so already."""
+    told = "not effects" in str(result.get("note", ""))
+    return _UNRANKED if told else f"{_UNRANKED} They are scores for prediction, not effects."
+
+
 def _classes(reading: RunReading, result: Mapping[str, Any]) -> list[Block]:
     blocks: list[Block] = [
-        Text("The class with the largest score is predicted."),
+        Text(f"The class with the largest score is predicted. {_unranked(result)}"),
         Text(_sentence(result.get("note", "")), "note"),
     ]
     for name, model in list(result["classes"].items())[:MOST]:
@@ -371,10 +396,6 @@ def _scored(model: Mapping[str, Any], what: str, most: int = MOST) -> list[Block
     rows = [[name, short(float(weight))] for name, weight in model["weights"].items()]
     shown, note = shorter(rows, most, "weights, in the order of the columns; result.json has all")
     return [
-        Text(
-            "Scores for prediction, not effects or log-odds. They hold the noise that privacy "
-            "added, have no intervals, and cannot be ranked."
-        ),
         ReportGrid(
             f"Weights {what}, intercept {short(float(model['intercept']))}",
             ["column", "weight per unit"],
@@ -433,11 +454,45 @@ def _regression(reading: RunReading, result: Mapping[str, Any]) -> list[Block]:
     return [
         *blocks,
         *([drawing, *left] if effects else []),
+        *_ranked(result, effects),
         ReportGrid(f"Coefficients: {result['link']} of {outcome(result)}, per unit", head, shown),
         *note,
         *map(Text, tests_in_words(result)),
         Text(_sentence(result.get("note", "")), "note"),
     ]
+
+
+def _ranked(result: Mapping[str, Any], effects: Mapping[str, Any]) -> list[Block]:
+    """Standardised effects, the largest first: of a change of a number by two of its deviations,
+    and of a value of a category against its reference, which can be compared (Gelman 2008). Public
+    ranges say nothing of how far a column varies. Deviations are those that the run released; where
+    it did not, nothing is ranked."""
+    steps = {
+        name: 2 * float(result["features"][name].get("deviation", 0.0))
+        if "bounds" in result["features"][name]
+        else 1.0
+        for name, own in effects.items()
+        if own["determined"]
+    }
+    if len(steps) < 2 or not all(steps.values()):
+        return []
+    items = []
+    for name, step in steps.items():
+        own, number = effects[name], "bounds" in result["features"][name]
+        label = f"{name}, by {short(step)}" if number else _named(result, name, "vs")
+        ends = (own["estimate"], *own["interval"])
+        items.append(DrawnInterval(label, *(step * float(end) for end in ends)))
+    items.sort(key=lambda one: -abs(one.middle))
+    shown, note = shorter(items, MOST, "effects, the largest first; the table has more")
+    caption = (
+        "A number is moved by two of its standard deviations, as the run found them with noise, "
+        "and a category from its reference: so effects can be compared, whatever their units and "
+        f"public ranges are. Bars are {share(result['confidence'])} intervals; where two of them "
+        "overlap, which effect is larger is not certain."
+    )
+    unit = f"{result['link']} of {outcome(result)}" if result["ratio"] else outcome(result)
+    title, none = "Standardised effects, the largest first", ("no effect", 0.0)
+    return [Intervals(title, shown, caption, unit, none), *note]
 
 
 def _forest_row(result: Mapping[str, Any], name: str) -> ForestRow:
@@ -549,16 +604,38 @@ def _hills(
     reading: RunReading, result: Mapping[str, Any], known: Sequence[str], for_class: str
 ) -> list[Block]:
     ranges = public_widths(reading.file, result.get("private_bounds", {}))
+    found = result.get("deviations", {})
+    standard = bool(found) and all(name in found for name in known if name in ranges)
+
+    def step(name: str) -> float:
+        if standard:
+            return 2 * float(found[name]) if name in found else 1.0
+        return _round_step(0.0, ranges[name]) if name in ranges else 1.0
+
     bells = [
-        Bell(name, float(result["mean"][name]) * width, float(result["std"][name]) * width)
+        Bell(
+            f"{name}, {'by' if standard else 'per'} {short(step(name))}"
+            if name in ranges
+            else name,
+            float(result["mean"][name]) * step(name),
+            float(result["std"][name]) * step(name),
+        )
         for name in known
         if name != "intercept"
-        for width in [ranges.get(name, 1.0)]
     ]
-    bells.sort(key=lambda bell: -abs(bell.mean))
-    shown, note = shorter(bells, MOST, "weights, the largest first; result.json has all")
+    if standard:
+        bells.sort(key=lambda bell: -abs(bell.mean))
+    order = "the largest first" if standard else "in the order of the columns"
+    shown, note = shorter(bells, MOST, f"weights, {order}; result.json has all")
     if not bells:
         return []
+    caption = (
+        "Standardised effects, the largest first: a number is moved by two of its standard "
+        "deviations, as the run found them with noise, and a category from its reference."
+        if standard
+        else "In the order of the columns, each for the step that is named. How far columns vary "
+        "was not released, so effects cannot be ranked."
+    )
     return [
         Text(
             "A posterior says which weights fit the records, and how sure that is: a narrow hill "
@@ -567,7 +644,7 @@ def _hills(
         Bells(
             f"Posterior of the weights{for_class}",
             shown,
-            "What each column does over its whole public range." if ranges else "",
+            caption,
         ),
         *note,
     ]
@@ -584,7 +661,7 @@ def _coefficients(result: Mapping[str, Any], known: Sequence[str]) -> list[list[
 def _above(mean: float, std: float) -> str:
     if std <= 0:
         return "–"
-    return f"{100 * 0.5 * math.erfc(-mean / std / math.sqrt(2)):.1f} %"
+    return chance_text(0.5 * math.erfc(-mean / std / math.sqrt(2)))
 
 
 # ------------------------------------------------------------- networks and clusters
@@ -632,7 +709,7 @@ def _clusters(reading: RunReading, result: Mapping[str, Any]) -> list[Block]:
             f"{times(len(groups), 'typical group')} of records. Bars hold what these records "
             "have, before the noise."
         ),
-        Intervals("How many records each group has", sizes, sure, "records"),
+        Intervals("How many records each group has", sizes, sure, RECORDS),
     ]
     for column in columns[:8]:
         items = [

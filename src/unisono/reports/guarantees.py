@@ -214,19 +214,19 @@ def assumptions(reading: RunReading) -> list[str]:
 
 def _declared(reading: RunReading) -> list[str]:
     said, found = reading.certificate.get("declarations") or {}, []
-    many = said.get("records_per_person")
-    if many is not None and reading.unit == "record":
+    many, disjoint = said.get("records_per_person"), said.get("parties_disjoint")
+    usual = ["each person has one record"] * (many == 1 and reading.unit == "record")
+    usual += ["no person is at two parties"] * bool(disjoint)
+    if usual:
+        found.append(f"Assumed, unless a party's policy says otherwise: {' and '.join(usual)}.")
+    if many is not None and many != 1 and reading.unit == "record":
         found.append(
-            "Assumed, unless a party's policy says otherwise: each person has one record."
-            if many == 1
-            else f"The parties declared that a person may have {many} records. The numbers protect "
+            f"The parties declared that a person may have {many} records. The numbers protect "
             "one record; a person with several is protected like a group."
         )
-    if said.get("parties_disjoint") is not None:
+    if disjoint is not None and not disjoint:
         found.append(
-            "Assumed, unless a party's policy says otherwise: no person is at two parties."
-            if said["parties_disjoint"]
-            else "A person may be at several parties, and is then protected less than said here."
+            "A person may be at several parties, and is then protected less than said here."
         )
     if queried := said.get("rows_of_queries"):
         found.append(

@@ -180,6 +180,8 @@ def _(block: blocks.Curves) -> Markup:
         y_label=block.y_label,
         title=block.title,
         reference=block.reference,
+        height=charts.SQUARE if block.square else charts.WIDE,
+        kind="narrow" if block.square else "",
     )
     return _titled(block, drawing)
 
@@ -198,6 +200,11 @@ def _(block: blocks.Intervals) -> Markup:
         block.items, title=block.title, unit=block.unit, reference=block.reference
     )
     return _titled(block, drawing)
+
+
+@drawn.register
+def _(block: blocks.Calibration) -> Markup:
+    return _titled(block, charts.calibration(block.bins, title=block.title))
 
 
 @drawn.register

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from unisono.algorithms.evaluation_text import clear_gaps, header, metric_row
-from unisono.reports.blocks import Block, Curves, Intervals, ReportGrid, Text
-from unisono.reports.charts import DrawnInterval
+from unisono.reports.blocks import Block, Calibration, Curves, ReportGrid, Text
+from unisono.reports.charts import CalibrationBin
 from unisono.reports.reading import share
 
 
@@ -37,19 +37,22 @@ def _roc(points: Sequence[Sequence[float]]) -> Block:
     return Curves(
         "ROC",
         {"the model": rising, "chance": [(0.0, 0.0), (1.0, 1.0)]},
-        "share of records without the outcome that are called to have it",
-        "share of those with it",
-        "Read off noisy counts: small steps are noise.",
+        "false positive rate",
+        "true positive rate",
+        "How many records with the outcome are found (up) for how many of those without it that "
+        "are taken for one (right). Read off noisy counts: small steps are noise.",
+        square=True,
     )
 
 
 def _calibrated(bins: Sequence[Mapping[str, float]], confidence: float) -> Block:
     shown = [
-        DrawnInterval(f"score {one['score']:.2f}", one["share"], one["low"], one["high"])
+        CalibrationBin(*(float(one[key]) for key in ("score", "share", "low", "high")))
         for one in bins
     ]
-    return Intervals(
-        "Calibration: the share with the outcome, by score",
+    return Calibration(
+        "Calibration",
         shown,
-        f"{share(confidence)} intervals; where they leave out the score, chances are off.",
+        f"Bars are {share(confidence)} intervals. On the dashed line chances come true as often as "
+        "they say; a bar that leaves it out says that they do not.",
     )

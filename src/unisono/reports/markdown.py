@@ -141,6 +141,12 @@ def _(block: blocks.Intervals) -> str:
 
 
 @written.register
+def _(block: blocks.Calibration) -> str:
+    rows = [[short(one.score), *map(short, one[1:])] for one in block.bins]
+    return grid(["predicted", "share", "low", "high"], rows, _title(block))
+
+
+@written.register
 def _(block: blocks.BandedCurves) -> str:
     return ""  # tables of the same numbers follow
 

@@ -165,15 +165,6 @@ def share(value: float, limit: float) -> float:
     return 1.0 if limit <= 0 or not value < limit else max(value, 0.0) / limit
 
 
-def hundredths(share: float) -> int:
-    """How many of a hundred, rounded up.
-
-    >>> hundredths(0.732), hundredths(0.5), hundredths(1.0)
-    (74, 50, 100)
-    """
-    return min(100, math.ceil(round(100 * share, 6)))
-
-
 def finite(points: Sequence[tuple[float, float]]) -> Points:
     return [(float(x), float(y)) for x, y in points if math.isfinite(x) and math.isfinite(y)]
 

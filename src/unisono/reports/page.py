@@ -16,7 +16,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 STYLE: str = (resources.files("unisono.reports") / "templates" / "style.css").read_text("utf-8")
-_NUMBER = re.compile(r"(1 in )?[-−+]?[\d.,\s]*\d(e[-−+]?\d+)?\s?%?")
+_NUMBER = re.compile(r"(1 in )?[-−+<>]?[\d.,\s]*\d(e[-−+]?\d+)?\s?%?")
 _LIKE_NUMBERS = ("", "-", "–", "no protection")
 _WIDE = 4  # columns from which a table becomes a list of cards on a phone
 

@@ -69,8 +69,8 @@ def _measured(found: Mapping[str, Any]) -> list[Block]:
     return [
         Text(" ".join(words)),
         Intervals(
-            f"{name}, with its {kind} interval",
-            [DrawnInterval(name, value, low, high)],
+            f"{name[:1].upper()}{name[1:]}, with its {kind} interval",
+            [DrawnInterval("this model", value, low, high)],
             reference=None if base is None else ("without any study", base),
         ),
         Text(f"{where}: {found['how']}." if found.get("how") else f"{where}.", "note"),

@@ -9,7 +9,7 @@ from unisono.accounting.accountant import ACCOUNTANT
 from unisono.core.policy import Budget
 from unisono.core.trust import Viewer
 from unisono.core.words import number as upper
-from unisono.core.words import times
+from unisono.core.words import remaining, times
 from unisono.errors import UnisonoError
 from unisono.reports.blocks import Block, Curves, Gauge, Gauges, Part, ReportGrid, Text, shorter
 from unisono.reports.reading import RunReading, built_from, listed, number, who
@@ -21,6 +21,12 @@ _POINTS = 20  # of a curve
 _UNREAL = (
     "A simulation spends nothing: its ledgers are thrown away, and the gauges show what a real run "
     "would spend."
+)
+
+
+_LESS = (
+    "A run may take less than its study promises: rounds that were planned to be tried again are "
+    "paid for only if they are, and each party counts at the delta of its own budget."
 )
 
 
@@ -61,10 +67,12 @@ def spending(reading: RunReading) -> Part:
     blocks: list[Block] = [
         *([Text(_UNREAL, "warning")] if reading.simulated else []),
         Text(
-            "A party's budget limits what may ever be learned about one of its units, over all "
-            "studies; its ledger refuses what exceeds it. Pale: spent before this run. Full: this "
-            "run. Each gauge is against the viewer who has seen most."
+            f"The length of a bar is a party's budget: the most that may ever be learned about one "
+            f"{reading.unit}, over all studies; its ledger refuses what exceeds it. Full colour is "
+            "what this run took, paler colour what was spent before, and grey is left. Each bar is "
+            "against the viewer who has seen most."
         ),
+        *([Text(_LESS, "note")] if _less(reading, accounts) else []),
         Gauges(gauges),
         *note,
     ]
@@ -74,6 +82,13 @@ def spending(reading: RunReading) -> Part:
         few, note = shorter(rows, _GAUGES, "rows; certificate.json has all")
         blocks += [ReportGrid(title, header, few), *note]
     return Part("Budgets", "budgets", blocks)
+
+
+def _less(reading: RunReading, accounts: Sequence[Account]) -> bool:
+    """Whether somebody paid less than what the report says is promised."""
+    promised = [one.epsilon for one in reading.promised.values() if math.isfinite(one.epsilon)]
+    most = max(promised, default=0.0)
+    return any(one.before == 0 and upper(one.spent) != upper(most) for one in accounts)
 
 
 # ------------------------------------------------------------- raises, and allowances of a year
@@ -201,7 +216,8 @@ def _left(one: Account) -> str:
     if math.isinf(one.budget):
         return "no limit set"
     left = max(one.budget - one.spent, 0.0)
-    words = f"about {left:.2g} left" if left > 1e-3 * one.budget else "used up"
+    # What the bar says is spent is rounded up, so what is left is rounded down.
+    words = f"{remaining(left)} left" if left > 1e-3 * one.budget else "used up"
     return f"{words}, against {'everyone' if one.viewer == EVERYONE else who(one.viewer)}"
 
 
@@ -258,7 +274,7 @@ def _growing(built: Built, reading: RunReading) -> list[Block]:
             f"{bare}"
         ),
         Curves(
-            "Epsilon over the rounds",
+            "Epsilon after the first rounds",
             series,
             "rounds",
             f"epsilon at delta {privacy.delta:g}, {privacy.relation}",

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from unisono.core.trust import Relation
 from unisono.core.words import number, one_in, percent, times
 from unisono.reports.blocks import Block, Guesses, Part, Text, Tiles
-from unisono.reports.marks import hundredths, short
+from unisono.reports.marks import short
 from unisono.reports.reading import RunReading, ShownGuarantee, listed, who
 from unisono.reports.state import opened
 from unisono.studies.schema import StudyFile
@@ -206,11 +206,11 @@ def _picture(reading: RunReading, protects: Sequence[ShownGuarantee]) -> Guesses
     best = (
         "The best possible adversary may get almost all of them right, in the worst case."
         if right >= _ALMOST
-        else f"The best possible adversary gets at most {percent(right).removesuffix(' %')} right, "
-        "on average; the others fail, whatever the adversary knows and however much it computes."
+        else "No adversary gets more right on average than the filled dots, whatever it knows and "
+        "however much it computes."
     )
     return Guesses(
-        f"Of 100 guesses, at most {hundredths(right)} are right",
+        f"Of 100 guesses, at most {percent(right).removesuffix(' %')} are right on average",
         right,
         f"Of 100 attempts to tell {tells(reading)}, coin tosses get 50 right. {best}",
     )

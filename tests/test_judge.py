@@ -146,6 +146,7 @@ def test_a_ledger_that_paid_for_training_labels_the_figures():
     assert len(found.learnt_from) == 1
     assert "ON RECORDS THAT WERE LEARNT FROM" in str(found)
     assert found.to_json()["learnt_from"] == list(found.learnt_from)
+    assert "ON RECORDS THAT WERE LEARNT FROM" in found._repr_html_()
     other = judged(model, ledger=ledger(2))
     assert other.learnt_from == ()
     assert "LEARNT FROM" not in str(other)

@@ -62,6 +62,7 @@ def evaluation_parts(found: Document, confidence: float) -> list[Markup]:
     return [
         notebook.grid(header(confidence), rows),
         notebook.sentence(none if found["gaps"] and not clear else "", "note"),
+        notebook.sentence(learnt_from(found), "warning"),
         notebook.sentence(
             "Intervals count sampling, noise and bins; privacy: the part of them that is noise.",
             "note",

@@ -33,7 +33,7 @@ from unisono.core.prepaid import one_of, prepaid
 from unisono.core.study import Party, Study
 from unisono.core.trust import FINAL_MODEL, ITERATES, Trust, Viewer
 from unisono.core.values import Private
-from unisono.deployment.files import folder_for, save_result
+from unisono.deployment.files import folder_for, save_chosen, save_result
 from unisono.deployment.job import Progress
 from unisono.deployment.parties_here import Ask, agreed_budget, explained, policy_for, refuse
 from unisono.deployment.public_test import Test, public_test, read_public_test
@@ -59,7 +59,7 @@ from unisono.studies.order import found_key, keep_key, new_key, simulated_key
 from unisono.studies.policy import require_allowed
 from unisono.studies.policy_file import PolicyFile
 from unisono.studies.schema import StudyFile
-from unisono.studies.search import Choice, SearchBuilt, stage_name
+from unisono.studies.search import Choice, SearchBuilt, each_candidate, stage_name
 from unisono.studies.stages import BOUNDS, FIT, START, Found, SplitRecords, Stage, costs_of
 from unisono.studies.stages import EVALUATION as EVALUATION_STAGE
 from unisono.studies.streamed import StreamedRecords
@@ -95,7 +95,7 @@ def prepare(place: RunPlace, ask: Ask = refuse) -> "LocalRun":
         keys = {name: found_key(_order(policies[name], file)) or keys[name] for name in file.names}
     for name, policy in policies.items():
         with explained(policy):
-            for one in built.candidates if isinstance(built, SearchBuilt) else [built]:
+            for one in each_candidate(built):
                 require_allowed(policy, one.file, one.study, name, built.costs, simulated)
     # Whoever does not allow the study has not had a record read.
     records = {
@@ -367,11 +367,7 @@ class LocalRun:
             file=built.file.hash,
         )
         write_transcript(folder, chosen.study, shape, value, chosen.study.algorithm.rounds)
-        shown = save_result(folder, chosen, value, 1, certificate, alone=True)
-        said: dict[str, Any] = {"file": built.file.hash, "search": built.shown(choice)}
-        if choice is None:
-            said["note"] = f"{_SCORES_LOST} {shown.get('note', '')}".strip()
-        shown = RESULT.write(folder, shown | said)
+        shown = save_chosen(folder, built, choice, value, 1, certificate, alone=True)
         if self.test is not None and "failed" not in shown:
             EVALUATION.write(folder, chosen.judge(value, *self.test))
         for policy in self.policies.values():
@@ -522,10 +518,6 @@ def _saved(stage: Stage) -> str:
 _ALL_LOST = (
     "every round was paid for and lost when the run was stopped, so nothing was learnt; what was "
     "paid stays spent: agree on the next edition"
-)
-_SCORES_LOST = (
-    "The scores were paid for and lost when the run was stopped, so nothing says which candidate "
-    "is the best: this is the first."
 )
 
 

@@ -11,7 +11,7 @@ _GUARANTEE = """
 """
 _TUNING = """
     Tuning costs: every fit is a release, so each candidate and each fold of a `GridSearchCV` is
-    one (see `RepeatedFits`); `private_search` pays for the choice as well.
+    one (see `RepeatedFits`); `PrivateSearch` has one epsilon for fits, scores and the choice.
     """
 _COMMON = {
     "budget": "epsilon, delta : the budget of one fit.",

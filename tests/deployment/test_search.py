@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.cli import app
+from unisono.cli.ledger_text import history_words
 from unisono.core.events import RandomStopping, composed_from_json
 from unisono.core.ledger import Ledger
 from unisono.core.trust import EVERYONE, FINAL_MODEL, ITERATES
@@ -297,5 +298,7 @@ def test_lots_are_drawn_once_and_survive_a_restart(tmp_path, monkeypatch):
     for viewer in (FINAL_MODEL, ITERATES):  # who saw runs that were lost saw them
         assert composed_from_json(stated[viewer]) == book.history(viewer)
     book.close()
+    assert history_words(cost[ITERATES]) == "6 x run of a search"
+    assert history_words(cost[FINAL_MODEL]) == "1 x best of up to 6 runs"
     kept = [path.read_bytes() for path in (tmp_path / "study.run").iterdir() if path.is_file()]
     assert not any(b"run 3" in content for content in kept)  # how many there were

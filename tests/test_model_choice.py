@@ -259,6 +259,14 @@ def test_what_cannot_be_searched_is_refused_before_anything_is_spent():
         search().fit(np.where(X > 0.99, np.nan, X), y, parties)
 
 
+@pytest.mark.parametrize("method", ["all", "random-stopping"])
+def test_pure_epsilon_stays_pure(method):
+    X, y, _ = table(300)
+    found = search(candidates={"regularisation": [1e-2, 1.0]}, method=method, delta=0.0).fit(X, y)
+    assert 0.9 * 4 < found.certificate_.epsilon(FINAL_MODEL, REPLACE) <= 4
+    assert {line.delta for line in found.certificate_.lines} == {0.0}
+
+
 def test_hidden_sizes_toss_a_coin_for_each_record():
     X, y, _ = table(400)
     model = logistic(relation="add-or-remove", records=400)

@@ -2,22 +2,27 @@
 
 import json
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.cli import app
+from unisono.cli.ledger_text import history_words
 from unisono.core.events import RandomStopping, composed_from_json
 from unisono.core.ledger import Ledger
 from unisono.core.trust import EVERYONE, FINAL_MODEL, ITERATES
-from unisono.deployment.job import agreement
+from unisono.deployment import server
+from unisono.deployment.job import Job, agreement
 from unisono.deployment.local_run import LocalRun
+from unisono.engines.distributed.server import Conditions
 from unisono.errors import InvalidInput
 from unisono.studies.build import build
 from unisono.studies.file import parse_study
 from unisono.studies.search import SearchBuilt, cannot_help
 
-from .trial import NAMES, RECORDS, study_text, write_records
+from .test_standing import Network, member
+from .trial import NAMES, RECORDS, Trial, study_text, write_records
 
 RUNNER = CliRunner()
 OUTPUT = 'name = "output-perturbation"'
@@ -29,6 +34,7 @@ algorithm = { name = "output-perturbation", regularisation = 0.5 }
 [[search.candidates]]
 model = { name = "linear-svm" }
 """
+AT_RANDOM = CANDIDATES.replace("[search]\n", '[search]\nmethod = "random-stopping"\n', 1)
 REGRESSION = (
     study_text('name = "adaptive-statistics"', model='name = "linear-regression"')
     .replace('target = "diagnosis"', 'target = "age"')
@@ -119,14 +125,78 @@ def test_check_says_what_is_tried_and_where_a_search_cannot_help(tmp_path):
     assert cannot_help(build(parse_study(many))) == ""
 
 
-def test_between_machines_it_is_refused_in_words(tmp_path):
+@pytest.mark.parametrize("what", ["random-stopping", "one release"])
+def test_what_runs_on_one_machine_only_is_refused_in_words(what, tmp_path):
     study = tmp_path / "study.toml"
-    study.write_text(text())
-    with pytest.raises(InvalidInput, match="runs on one machine so far"):
+    study.write_text(text(AT_RANDOM) if what == "random-stopping" else REGRESSION)
+    with pytest.raises(InvalidInput, match="on one machine with all parties' files"):
         agreement(study, tmp_path / "roster.toml")
     (tmp_path / "data").mkdir()
     shown = RUNNER.invoke(app, ["local-cluster", str(study), "--data", str(tmp_path / "data")])
     assert shown.exit_code == 2
+
+
+@pytest.fixture
+def trial(tmp_path, monkeypatch):
+    monkeypatch.setattr("unisono.engines.distributed.server._RETURN", 0.0)
+    found = Trial(tmp_path, text(epsilon=500.0), epsilon=2000.0)
+    Job.begin(found.job, found.study, found.roster, Conditions(5.0, 5.0))
+    return found
+
+
+def document(folder, name="result.json"):
+    return json.loads((folder / name).read_text())
+
+
+def test_a_search_between_machines(trial):
+    """Every candidate, then the scores: all take the same one, and pay for all of them."""
+    members = [member(trial, name) for name in NAMES]
+    server.main(Network(members), trial.job)
+    assert all(one.finished for one in members)
+    shown = [one.finish() for one in members]
+    found = document(trial.job)
+    scores = [one["score"] for one in found["search"]["candidates"]]
+    assert found["search"]["chosen"] == 1 + scores.index(max(scores))
+    whole = members[0].agreed.built
+    *_, judged = whole.stages
+    value = {
+        stage.name: responder.result
+        for stage, responder in zip(whole.stages, members[0]._responders, strict=True)
+    }
+    clean = np.concatenate([judged.prepare(one._records, value)[0] for one in members])
+    assert scores == pytest.approx(clean.mean(axis=0), abs=0.05)  # noise of epsilon 500 vanishes
+    for name, result in zip(NAMES, shown, strict=True):
+        assert result == found
+        assert len(trial.charges(name)) == 4
+        certificate = document(trial.output(name), "certificate.json")
+        [line] = [
+            line["epsilon"]
+            for line in certificate["guarantees"]
+            if (line["viewer"], line["relation"]) == ("server", "replace-one")
+        ]
+        assert line == pytest.approx(certificate["spending"][0]["epsilon"]["server"])
+        assert line <= 500
+        left = {path.suffix for path in trial.ledger(name).parent.iterdir()}
+        assert left.isdisjoint({".told", ".lock", ".memory", ".order"})
+
+
+def test_a_server_that_dies_between_candidates_goes_on(trial, monkeypatch):
+    members = [member(trial, name) for name in NAMES]
+    whole = server._Server._stage
+
+    def dies(self, stage, session, late):
+        if stage.name == "candidate-3":
+            raise KeyboardInterrupt
+        return whole(self, stage, session, late)
+
+    monkeypatch.setattr(server._Server, "_stage", dies)
+    with pytest.raises(KeyboardInterrupt):
+        server.main(Network(members), trial.job)
+    monkeypatch.setattr(server._Server, "_stage", whole)
+    server.main(Network(members), trial.job)
+    assert all(one.finished for one in members)
+    assert len(document(trial.job)["search"]["candidates"]) == 3
+    assert {len(trial.charges(name)) for name in NAMES} == {4}
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
@@ -170,8 +240,6 @@ def test_a_run_that_is_stopped_goes_on_and_pays_nothing_twice(tmp_path, monkeypa
 
 
 # ------------------------------------------------------------- random stopping
-
-AT_RANDOM = CANDIDATES.replace("[search]\n", '[search]\nmethod = "random-stopping"\n', 1)
 
 
 def test_at_random_the_promise_is_to_who_sees_the_final_model():
@@ -230,5 +298,7 @@ def test_lots_are_drawn_once_and_survive_a_restart(tmp_path, monkeypatch):
     for viewer in (FINAL_MODEL, ITERATES):  # who saw runs that were lost saw them
         assert composed_from_json(stated[viewer]) == book.history(viewer)
     book.close()
+    assert history_words(cost[ITERATES]) == "6 x run of a search"
+    assert history_words(cost[FINAL_MODEL]) == "1 x best of up to 6 runs"
     kept = [path.read_bytes() for path in (tmp_path / "study.run").iterdir() if path.is_file()]
     assert not any(b"run 3" in content for content in kept)  # how many there were

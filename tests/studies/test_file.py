@@ -460,6 +460,7 @@ def test_the_schema_names_every_table():
         "algorithm",
         "evaluation",
         "server",
+        "search",
     }
     assert schema["additionalProperties"] is False
     names = {StudyFile.model_fields[name].alias or name for name in StudyFile.model_fields}

@@ -96,10 +96,12 @@ def refusal(built: "Built", policy: "PolicyFile", party: str) -> str:
     from unisono.core.ledger import Ledger
     from unisono.errors import BudgetExceeded, PrivacyViolation
     from unisono.studies.policy import require_allowed
+    from unisono.studies.search import each_candidate
 
     place = built.file.party(party)
     try:
-        require_allowed(policy, built.file, built.study, party, built.costs)
+        for one in each_candidate(built):
+            require_allowed(policy, one.file, one.study, party, built.costs)
     except PrivacyViolation as error:
         return str(error)
     kept = policy.ledger_path.exists()

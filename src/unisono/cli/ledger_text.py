@@ -220,6 +220,8 @@ def _event_words(event: Event) -> str:
     noise = event.noise
     if noise.discloses:
         return "clean value"
+    if noise.nested:
+        return "run of a search" if noise.size == 1 else f"best of up to {noise.size:g} runs"
     match event.sampler:
         case Poisson(rate):
             sample = f" at rate {rate:g}"

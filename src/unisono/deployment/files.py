@@ -18,6 +18,7 @@ from unisono.errors import InvalidInput, UnisonoError
 from unisono.models.fitted import save_model
 from unisono.runs.folder import CERTIFICATE, CERTIFICATE_TEXT, RESULT, no_link, write
 from unisono.studies.build import Built
+from unisono.studies.search import Choice, SearchBuilt
 
 
 def folder_for(path: Path) -> Path:
@@ -95,3 +96,29 @@ def save_result(
     if fitted is None:
         return RESULT.write(folder, shown)
     return save_model(folder, shown, fitted, arrays, alone=alone)
+
+
+def save_chosen(
+    folder: Path,
+    built: SearchBuilt,
+    choice: Choice | None,
+    value: Any,
+    opened: int,
+    certificate: Certificate,
+    *,
+    alone: bool = False,
+) -> dict[str, Any]:
+    """As `save_result`, of the candidate that a search took; the first, where no scores say which
+    is the best."""
+    chosen = built.candidates[0 if choice is None else choice.best]
+    shown = save_result(folder, chosen, value, opened, certificate, alone=alone)
+    said: dict[str, Any] = {"file": built.file.hash, "search": built.shown(choice)}
+    if choice is None:
+        said["note"] = f"{_SCORES_LOST} {shown.get('note', '')}".strip()
+    return RESULT.write(folder, shown | said)
+
+
+_SCORES_LOST = (
+    "The scores were paid for and lost, so nothing says which candidate is the best: this is the "
+    "first."
+)

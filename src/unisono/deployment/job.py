@@ -36,7 +36,7 @@ from unisono.secagg.session import Session
 from unisono.studies.build import Built, build
 from unisono.studies.file import load_study
 from unisono.studies.roster import Members, load_roster
-from unisono.studies.search import require_in_process
+from unisono.studies.search import require_between_machines
 from unisono.studies.stages import FIT, Stage
 
 
@@ -68,7 +68,7 @@ class JobAgreement:
 def agreement(study: Path, roster: Path) -> JobAgreement:
     """Read and check what the parties agreed on; the same at the server and at every party."""
     built = build(load_study(study))
-    require_in_process(built)
+    require_between_machines(built)
     members = load_roster(roster).of_study(built.file)
     sessions = tuple(
         session_of(stage.study, members.roster, f"{built.file.hash}{stage.suffix}")

@@ -33,7 +33,7 @@ from unisono.core.prepaid import one_of, prepaid
 from unisono.core.study import Party, Study
 from unisono.core.trust import FINAL_MODEL, ITERATES, Trust, Viewer
 from unisono.core.values import Private
-from unisono.deployment.files import folder_for, save_result
+from unisono.deployment.files import folder_for, save_chosen, save_result
 from unisono.deployment.job import Progress
 from unisono.deployment.parties_here import Ask, agreed_budget, explained, policy_for, refuse
 from unisono.deployment.public_test import Test, public_test, read_public_test
@@ -59,7 +59,7 @@ from unisono.studies.order import found_key, keep_key, new_key, simulated_key
 from unisono.studies.policy import require_allowed
 from unisono.studies.policy_file import PolicyFile
 from unisono.studies.schema import StudyFile
-from unisono.studies.search import Choice, SearchBuilt, stage_name
+from unisono.studies.search import SCORES, Choice, SearchBuilt, each_candidate, stage_name
 from unisono.studies.stages import BOUNDS, FIT, START, Found, SplitRecords, Stage, costs_of
 from unisono.studies.stages import EVALUATION as EVALUATION_STAGE
 from unisono.studies.streamed import StreamedRecords
@@ -95,7 +95,7 @@ def prepare(place: RunPlace, ask: Ask = refuse) -> "LocalRun":
         keys = {name: found_key(_order(policies[name], file)) or keys[name] for name in file.names}
     for name, policy in policies.items():
         with explained(policy):
-            for one in built.candidates if isinstance(built, SearchBuilt) else [built]:
+            for one in each_candidate(built):
                 require_allowed(policy, one.file, one.study, name, built.costs, simulated)
     # Whoever does not allow the study has not had a record read.
     records = {
@@ -244,19 +244,20 @@ class LocalRun:
         diary, budgets = RunLog(folder, number), Budgets(folder, list(built.study.cost), books)
         found: dict[str, Any] = {}
         shapes: dict[str, tuple[int, ...]] = {}
-        opened = True
+        opened: dict[str, int] = {}
         for done, stage in enumerate(built.stages):
             words = f"{stage.name}: {stage.study.algorithm.name}"
             follow(Progress(done, number, words))
             outcome = self._stage(stage, books, found)
             found |= {stage.name: outcome.value, f"{stage.name} state": outcome.state}
-            shapes[stage.name], opened = outcome.shape, bool(outcome.opened)
+            shapes[stage.name], opened[stage.name] = outcome.shape, outcome.opened
             budgets.write()
             diary.step(done + 1, None, answered=built.file.names, score=None, words=words)
-        choice = built.choice(found) if opened else None
+        choice = built.choice(found) if opened[SCORES] else None
         place = 0 if choice is None else choice.best
-        shape = shapes[stage_name(built.shared[place])]
-        return self._chosen(built, books, choice, built.value(place, found), shape)
+        name = stage_name(built.shared[place])
+        value, seen = built.value(place, found), (shapes[name], opened[name])
+        return self._chosen(built, books, choice, value, *seen)
 
     def _search_at_random(
         self, built: SearchBuilt, books: Mapping[str, Ledger], follow: Follow
@@ -299,7 +300,8 @@ class LocalRun:
         shown_of = [
             added([cost, *[more] * before]) for cost, more in zip(built.costs, again, strict=True)
         ]
-        shown = self._chosen(built, books, choice, outcome.value, outcome.shape, shown_of)
+        seen = (outcome.shape, outcome.opened, shown_of)
+        shown = self._chosen(built, books, choice, outcome.value, *seen)
         if seed is None:
             _lots_of(self.policies, built.file).unlink(missing_ok=True)
         return shown
@@ -352,6 +354,7 @@ class LocalRun:
         choice: Choice | None,
         value: Any,
         shape: tuple[int, ...],
+        opened: int,
         costs: Sequence[Mapping[Viewer, Composed]] | None = None,
     ) -> dict[str, Any]:
         """Write down the candidate that was taken, with the certificate of the whole search;
@@ -367,11 +370,7 @@ class LocalRun:
             file=built.file.hash,
         )
         write_transcript(folder, chosen.study, shape, value, chosen.study.algorithm.rounds)
-        shown = save_result(folder, chosen, value, 1, certificate, alone=True)
-        said: dict[str, Any] = {"file": built.file.hash, "search": built.shown(choice)}
-        if choice is None:
-            said["note"] = f"{_SCORES_LOST} {shown.get('note', '')}".strip()
-        shown = RESULT.write(folder, shown | said)
+        shown = save_chosen(folder, built, choice, value, opened, certificate, alone=True)
         if self.test is not None and "failed" not in shown:
             EVALUATION.write(folder, chosen.judge(value, *self.test))
         for policy in self.policies.values():
@@ -521,10 +520,6 @@ def _saved(stage: Stage) -> str:
 _ALL_LOST = (
     "every round was paid for and lost when the run was stopped, so nothing was learnt; what was "
     "paid stays spent: agree on the next edition"
-)
-_SCORES_LOST = (
-    "The scores were paid for and lost when the run was stopped, so nothing says which candidate "
-    "is the best: this is the first."
 )
 
 

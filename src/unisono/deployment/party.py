@@ -23,7 +23,7 @@ from unisono.core.certificate import certify
 from unisono.core.streamed import StreamedColumns
 from unisono.core.study import Party
 from unisono.core.values import Private
-from unisono.deployment.files import folder_for, locked, save_result
+from unisono.deployment.files import folder_for, locked, save_chosen, save_result
 from unisono.deployment.job import JobAgreement, agreement
 from unisono.deployment.public_test import public_test, require_public
 from unisono.deployment.record import Budgets, RunLog
@@ -43,6 +43,7 @@ from unisono.studies.order import found_key, keep_key, new_key
 from unisono.studies.policy import check_round, require_allowed, require_server
 from unisono.studies.policy_file import PolicyFile, load_policy
 from unisono.studies.roster import load_roster
+from unisono.studies.search import SCORES, SearchBuilt, each_candidate, stage_name
 from unisono.studies.stages import EVALUATION, FIT, costs_of
 
 log = logging.getLogger("unisono.party")
@@ -105,7 +106,8 @@ class Member:
         own = data_set(seat.data)
         _require_own_ledger(self._policy, own)
         require_server(self._policy, server)
-        require_allowed(self._policy, built.file, built.study, seat.name, built.costs)
+        for one in each_candidate(built):
+            require_allowed(self._policy, one.file, one.study, seat.name, built.costs)
         require_folder(seat.output, built.file, simulated=False)
         self._identity = load_identity(seat.keys, seat.name)
         session.roster.require(self._identity)
@@ -261,10 +263,16 @@ class Member:
         by_name = dict(zip((stage.name for stage in built.stages), self._responders, strict=False))
         # Where not even ranges were found, nothing was learnt: that stage opened nothing.
         answered, books = by_name.get(FIT, self.responder), {self.seat.name: self.ledger}
+        choice, search = None, built if isinstance(built, SearchBuilt) else None
+        if search is not None and SCORES in by_name and by_name[SCORES].opened:
+            choice = search.choice({name: one.result for name, one in by_name.items()})
+            answered = by_name[stage_name(choice.best)]
         built = built.bounded({name: one.result for name, one in by_name.items() if one.opened})
         begun = [stage for stage in built.stages if stage.name in by_name]
         certificate = certify(
-            built.study,
+            built.study
+            if search is None
+            else search.candidates[choice.best if choice else 0].study,
             books,
             self.ledger.accountant,
             secure_sum=session.describe() if session.masked else "",
@@ -280,16 +288,13 @@ class Member:
         if answered.signed is not None:
             proof = answered.signed.to_json(answered.result_hash)
             SIGNATURE.write(self.seat.output, proof)
-        names = built.file.names
-        shown = save_result(
-            self.seat.output,
-            built,
-            answered.result,
-            answered.opened,
-            certificate,
-            learnt_from=[names[party] for party in answered.learnt_from],
-        )
-        if answered.opened:
+        output, result, opened = self.seat.output, answered.result, answered.opened
+        if search is None:
+            judged = [built.file.names[party] for party in answered.learnt_from]
+            shown = save_result(output, built, result, opened, certificate, learnt_from=judged)
+        else:
+            shown = save_chosen(output, search, choice, result, opened, certificate)
+        if answered.opened and search is None:
             warn_of_clipping(built, self._records, self.seat.name, answered.result)
         tested = by_name.get(EVALUATION)
         if tested is not None and tested.opened:

@@ -13,7 +13,7 @@ from unisono.core.release import server_noise
 from unisono.core.study import Study
 from unisono.core.transcript import LastMessages, Transcript
 from unisono.core.trust import Trust
-from unisono.deployment.files import save_result
+from unisono.deployment.files import save_chosen, save_result
 from unisono.deployment.job import Job, JobAgreement, Progress
 from unisono.deployment.record import RunLog, model_so_far, write_transcript
 from unisono.engines import compilation_cache
@@ -24,6 +24,7 @@ from unisono.errors import InvalidInput
 from unisono.runs import folder as runs
 from unisono.secagg.session import Session
 from unisono.studies.build import Built
+from unisono.studies.search import SCORES, SearchBuilt, stage_name
 from unisono.studies.stages import BOUNDS, EVALUATION, FIT, START, Stage, costs_of
 
 _PAUSE = 0.5  # seconds between looks at who is there
@@ -70,7 +71,10 @@ class _Server:
                 waits = []  # it is over: whoever missed it is told before the next stage
             outcome = self._stage(stage, session, waits)
             ends = not outcome.opened and stage.last_if_lost
-            if late is None and (FIT in self.outcomes or ends):
+            learnt = FIT in self.outcomes
+            if isinstance(built, SearchBuilt):
+                learnt = stage.name == SCORES
+            if late is None and (learnt or ends):
                 self._write(stage, session, outcome, time.monotonic() - began)
             if ends:
                 break
@@ -123,6 +127,9 @@ class _Server:
         """The documents, as far as the study is. A result is there before its test begins: a test
         that fails costs no model."""
         built, folder, study = self._built, self.job.folder, self.study
+        if isinstance(built, SearchBuilt):
+            self._write_choice(built, session)
+            return
         fit = self.outcomes.get(FIT, outcome)  # or a stage before, without which none follows
         begun = [one for one in built.stages if one.name in self.outcomes]
         certificate = certify(
@@ -170,6 +177,29 @@ class _Server:
             write_transcript(folder, study, shape, fit.value, self.rounds, test=test, **before)
         learnt_from = [self.names[party] for party in fit.learnt_from]
         save_result(folder, built, fit.value, fit.opened, certificate, learnt_from=learnt_from)
+
+    def _write_choice(self, built: SearchBuilt, session: Session) -> None:
+        """The documents of a search: all of it is over, or a candidate could not be learnt."""
+        folder, names, choice = self.job.folder, list(self.outcomes), None
+        if names[-1] == SCORES and self.outcomes[SCORES].opened:
+            choice = built.choice({name: one.value for name, one in self.outcomes.items()})
+        place = 0 if choice is None else choice.best
+        chosen, fit = built.candidates[place], self.outcomes[stage_name(place)]
+        certificate = certify(
+            chosen.study,
+            {},
+            ACCOUNTANT,
+            delta=built.file.privacy.delta,
+            secure_sum=session.describe() if session.masked else "",
+            costs=costs_of([one for one in built.stages if one.name in self.outcomes]),
+            file=built.file.hash,
+            result=fit.result_hash,
+        )
+        if self.test is not None and fit.opened:
+            runs.EVALUATION.write(folder, chosen.judge(fit.value, *self.test))
+        shape, rounds = _shape(chosen.study, fit.transcript), chosen.study.algorithm.rounds
+        write_transcript(folder, chosen.study, shape, fit.value, rounds)
+        save_chosen(folder, built, choice, fit.value, fit.opened, certificate)
 
 
 class Unhurried:

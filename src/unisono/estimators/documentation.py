@@ -10,7 +10,7 @@ _GUARANTEE = """
     it. With `fit(X, y, persons=...)` it is for all records of one person.
 
     Tuning costs: every fit is a release, so each candidate and each fold of a `GridSearchCV` is
-    one (see `RepeatedFits`); `private_search` pays for the choice as well.
+    one (see `RepeatedFits`); `PrivateSearch` has one epsilon for fits, scores and the choice.
 """
 _COMMON = {
     "budget": "epsilon, delta : the budget of one fit.",

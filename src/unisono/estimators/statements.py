@@ -21,7 +21,7 @@ class RepeatedFits(FreshBudgetWarning):
     Every fit is a release. `GridSearchCV` with c candidates and k folds makes c k + 1 fits: a
     record is in k - 1 of the k folds, so it pays for c (k - 1) + 1 of them, and the scores that
     choose the winner are data too, and not private. Give a `Ledger`, which adds the fits up and
-    refuses what the budget cannot bear, or choose with `private_search`, which pays for the choice.
+    refuses what the budget cannot bear, or choose with `PrivateSearch`, which pays for the choice.
     """
 
 

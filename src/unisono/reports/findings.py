@@ -111,8 +111,13 @@ def _searched(result: Mapping[str, Any]) -> list[Block]:
         ]
         for place, one in enumerate(found["candidates"], 1)
     ]
+    among = (
+        f"one of {len(rows)} candidates, each"
+        if found["method"] == "all"
+        else f"the best of a secret number of runs of {len(rows)} candidates, each"
+    )
     words = (
-        f"This model is one of {len(rows)} candidates, each learnt for epsilon "
+        f"This model is {among} learnt for epsilon "
         f"{found['epsilon_of_one']:.3g}. It was taken by noisy scores ({found['measure']}) on "
         f"{found['judges']:,} records that none of them learnt from; noise alone makes two scores "
         f"differ by about {found['noise']:.2g}. What the certificate states is for all of them, "

@@ -340,13 +340,25 @@ def cannot_help(built: SearchBuilt) -> str:
     return ""
 
 
-def require_in_process(built: Built) -> None:
-    """Refuse a search between machines, where nobody has shown yet that it runs."""
-    if isinstance(built, SearchBuilt):
+def require_between_machines(built: Built) -> None:
+    """Refuse searches that run on one machine only."""
+    if not isinstance(built, SearchBuilt):
+        return
+    where = built.file.source.where(("search",))
+    here = "on one machine with all parties' files (unisono run); between machines, "
+    if built.at_random:
         raise InvalidInput(
-            f"{built.file.source.where(('search',))}: a study with [search] runs on one machine so "
-            "far, with all parties' files there (unisono run); between machines, leave [search] out"
+            f'{where}: random stopping runs {here}where everybody sees all runs, use method = "all"'
         )
+    if len(set(built.shared)) < len(built.shared):
+        raise InvalidInput(
+            f"{where}: candidates that are functions of one release run {here}leave [search] out"
+        )
+
+
+def each_candidate(built: Built) -> list[Built]:
+    """All that a policy must allow: every candidate, or the study itself."""
+    return list(built.candidates) if isinstance(built, SearchBuilt) else [built]
 
 
 def searched_words(found: Mapping[str, Any]) -> list[str]:
@@ -373,8 +385,9 @@ __all__ = [
     "SearchBuilt",
     "build_search",
     "cannot_help",
+    "each_candidate",
     "plan_words",
-    "require_in_process",
+    "require_between_machines",
     "searched_words",
     "stage_name",
     "state_of",

@@ -26,12 +26,21 @@ from typing import NamedTuple
 
 import numpy as np
 
+from unisono.planning.tasks import Task
 from unisono.releases.algorithm import UtilityLaw
 
 _TAIL = 0.05
 # Losses closer to nothing or everything than this are beyond what test records can tell.
 _LEAST, _MOST = 0.002, 0.98
 _CLOSE, _OPEN = 0.005, 0.9
+
+
+# What fewer records cost without privacy, over records for each feature (`planning.alone`).
+FEWER_RECORDS = {
+    Task.CLASSIFICATION: UtilityLaw(0.166, 0.78, 2.01, 1.29),
+    Task.REGRESSION: UtilityLaw(1.05, 1.19, 2.1, 2.98),
+    Task.NETWORK: UtilityLaw(3.0, 1.02, 1.85, 1.48),
+}
 
 
 class Band(NamedTuple):
@@ -48,7 +57,7 @@ def band(law: UtilityLaw, ratio: float, classes: int) -> Band:
     >>> band(UtilityLaw(1.0, 1.0, 0.0, 0.0), 4.0, 2)
     Band(low=0.1, likely=0.1, high=0.1)
     """
-    most = _largest(classes)
+    most = largest(classes)
     own = _own(ratio, classes) if law.by_class else ratio
     odds = (own / law.half) ** law.power
     ends = (math.exp(law.below), 1.0, math.exp(-law.above))
@@ -58,7 +67,7 @@ def band(law: UtilityLaw, ratio: float, classes: int) -> Band:
 def holds(law: UtilityLaw, ratio: float, classes: int, lost: float) -> bool:
     """Whether a run lost what the band says, to half a point, which test records leave open.
     A band that reaches nine tenths of everything is open upwards."""
-    found, most = band(law, ratio, classes), _largest(classes)
+    found, most = band(law, ratio, classes), largest(classes)
     return lost >= found.low - _CLOSE and (
         lost <= found.high + _CLOSE or found.high >= _OPEN * most
     )
@@ -70,7 +79,7 @@ def fit(
     """The law of runs: a line through the logarithms of odds and ratios, by least squares."""
     if by_class:
         ratios = [_own(*pair) for pair in zip(ratios, classes, strict=True)]
-    share = np.asarray(lost) / [_largest(count) for count in classes]
+    share = np.asarray(lost) / [largest(count) for count in classes]
     share = np.clip(share, _LEAST, _MOST)
     odds, axis = np.log(share / (1 - share)), np.log(ratios)
     slope, start = np.polyfit(axis, odds, 1)
@@ -87,8 +96,9 @@ def _own(ratio: float, classes: int) -> float:
     return ratio * 2 / max(2, classes)
 
 
-def _largest(classes: int) -> float:
+def largest(classes: int) -> float:
+    """The most that can be lost: all that is above guessing, or all of R²."""
     return 1 - 1 / classes if classes else 1.0
 
 
-__all__ = ["Band", "UtilityLaw", "band", "fit", "holds"]
+__all__ = ["FEWER_RECORDS", "Band", "UtilityLaw", "band", "fit", "holds", "largest"]

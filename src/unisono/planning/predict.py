@@ -58,6 +58,7 @@ class Prediction:
     answers: tuple[PlannedError, ...] = ()
     weights: str = ""
     about: str = ""  # the answer that is worst for its range, where there are several
+    compared_with: float = 1.0  # what the error of an answer is compared with
 
     @property
     def likely(self) -> float:
@@ -130,7 +131,8 @@ def predict_answers(
     band = Band(errors[worst], errors[worst], errors[worst])
     grade = verdict(Task.MEAN, Band(*[shares[worst]] * 3), 1.0)
     made = _made(study, Task.MEAN, noise, band, grade, False, answers)
-    return replace(made, about=answers[worst].name) if len(answers) > 1 else made
+    about = answers[worst].name if len(answers) > 1 else ""
+    return replace(made, about=about, compared_with=ranges[worst])
 
 
 def _made(

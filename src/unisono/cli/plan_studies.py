@@ -184,7 +184,8 @@ def prediction(request: PlanRequest, found: Candidate) -> Prediction:
     built = found.built
     assert built is not None
     if request.task is not Task.MEAN:
-        return predict(built.study, request.task, request.classes, request.headroom)
+        told = request.without_privacy
+        return predict(built.study, request.task, request.classes, request.headroom, told)
     columns = built.posed.encode(even(built.file))
     if built.file.data.person is not None:
         columns = built.synthetic(even(built.file))

@@ -27,6 +27,7 @@ _HEADS = {
     Task.MEAN: "standard error",
     Task.CLASSIFICATION: "points lost",
     Task.NETWORK: "points lost",
+    Task.REGRESSION: "% of R² lost",
     Task.POSTERIOR: "times wider",
 }
 _KNOWN = {
@@ -55,6 +56,8 @@ def amount(task: Task, value: float) -> str:
     match task:
         case Task.CLASSIFICATION | Task.NETWORK:
             return f"{100 * value:.{1 if value < 0.1 else 0}f} points"
+        case Task.REGRESSION:
+            return f"{100 * value:.{1 if value < 0.1 else 0}f} %"
         case Task.POSTERIOR:
             return f"{value:.3g} times"
         case _:
@@ -127,8 +130,9 @@ def _weights(line: AdviceLine) -> str:
 def _meaning(request: PlanRequest) -> str:
     """What the grades were measured against."""
     good, usable = (amount(request.task, limit) for limit in limits(request.task, request.headroom))
-    ahead = amount(request.task, request.headroom)
-    where = f"has R² {ahead}" if request.task is Task.REGRESSION else f"beats guessing by {ahead}"
+    where = f"has R² {request.headroom:g}"
+    if request.task is not Task.REGRESSION:
+        where = f"beats guessing by {amount(request.task, request.headroom)}"
     guessed = "a cautious guess; --without-privacy says more"
     said = "as you say" if request.without_privacy else guessed
     return (

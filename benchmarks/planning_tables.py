@@ -19,7 +19,7 @@ import numpy as np
 from datasets import MissingData
 
 # At most so many records to learn from, and to test on; small tables are halved.
-_MOST_TRAIN, _MOST_TEST, _SMALL = 4_000, 3_000, 500
+_MOST_TRAIN, _MOST_TEST, _SMALL = 2_500, 2_500, 500
 
 
 class Table(NamedTuple):
@@ -121,7 +121,7 @@ def _adult(folder: Path) -> Table:
     return split("adult", columns, "income", values)
 
 
-_KDD_SAMPLE = 8_000
+_KDD_SAMPLE = 5_000
 _KDD_CATEGORIES = {1: "protocol", 2: "service", 3: "flag"}
 _KDD_BYTES = (4, 5)  # to and fro, from none to a gigabyte
 _KDD_LARGEST = {0: 58329.0, 22: 511.0, 23: 511.0, 31: 255.0, 32: 255.0}

@@ -47,9 +47,9 @@ _CLOSE, _OPEN = 0.005, 0.9
 
 # What fewer records cost without privacy, over records for each feature (`planning.alone`).
 FEWER_RECORDS = {
-    Task.CLASSIFICATION: UtilityLaw(0.166, 0.78, 2.01, 1.29),
-    Task.REGRESSION: UtilityLaw(3.08, 1.36, 2.98, 3.47),
-    Task.NETWORK: UtilityLaw(3.0, 1.02, 1.85, 1.48),
+    Task.CLASSIFICATION: UtilityLaw(0.19, 0.794, 2.34, 1.38),
+    Task.REGRESSION: UtilityLaw(3.06, 1.36, 2.96, 2.96),
+    Task.NETWORK: UtilityLaw(3.09, 1.02, 2.28, 1.63),
 }
 
 
@@ -74,16 +74,12 @@ def band(law: UtilityLaw, ratio: float, classes: int) -> Band:
     return Band(*(most / (1 + odds * factor) for factor in ends))
 
 
-def holds(
-    law: UtilityLaw, ratio: float, classes: int, lost: float, close: float = _CLOSE
-) -> bool:
+def holds(law: UtilityLaw, ratio: float, classes: int, lost: float, close: float = _CLOSE) -> bool:
     """Whether a run lost what the band says, to half a point, which test records leave open (of a
     share of R², `close` is that over the R² itself). A band that reaches nine tenths of everything
     is open upwards."""
     found, most = band(law, ratio, classes), largest(classes)
-    return lost >= found.low - close and (
-        lost <= found.high + close or found.high >= _OPEN * most
-    )
+    return lost >= found.low - close and (lost <= found.high + close or found.high >= _OPEN * most)
 
 
 class Runs(NamedTuple):
@@ -100,7 +96,7 @@ def fit(runs: Mapping[str, Runs], by_class: bool = False) -> dict[str, UtilityLa
     """The laws of algorithms for one task: for each a line through the logarithms of odds and
     ratios, by least squares, its power drawn to 1; then the narrowest bands that hold enough of all
     runs, their ends so many spreads of each algorithm apart."""
-    lines, rests = {}, {}
+    middles, rests = {}, {}
     for name, (ratios, classes, lost, _) in runs.items():
         own = [_own(*pair) if by_class else pair[0] for pair in zip(ratios, classes, strict=True)]
         share = np.clip(np.asarray(lost) / [largest(count) for count in classes], _LEAST, _MOST)
@@ -108,20 +104,20 @@ def fit(runs: Mapping[str, Runs], by_class: bool = False) -> dict[str, UtilityLa
         apart = axis - axis.mean()
         slope = (apart @ odds - _DRAWN) / (apart @ apart + _DRAWN)
         start = odds.mean() - slope * axis.mean()
-        numbers = (math.exp(-start / slope), -slope, 0.0, 0.0)
-        lines[name], rests[name] = numbers, odds - (start + slope * axis)
+        middles[name] = UtilityLaw(math.exp(-start / slope), -slope, 0.0, 0.0, by_class)
+        rests[name] = odds - (start + slope * axis)
     usual = float(np.mean(np.square(np.concatenate(list(rests.values())))))
     spreads = {
         name: math.sqrt((rest @ rest + _BORROWED * usual) / (len(rest) + _BORROWED))
         for name, rest in rests.items()
     }
-    middles = {name: UtilityLaw(*own, by_class) for name, own in lines.items()}
     below, above = _narrowest(runs, middles, spreads)
-    ends = {name: (below * own, above * own) for name, own in spreads.items()}
-    return {
-        name: UtilityLaw(*(float(f"{x:.3g}") for x in (*own[:2], *ends[name])), by_class)
-        for name, own in lines.items()
-    }
+    found = {}
+    for name, law in middles.items():
+        ends = (below * spreads[name], above * spreads[name])
+        half, power, *reach = (float(f"{x:.3g}") for x in (law.half, law.power, *ends))
+        found[name] = UtilityLaw(half, power, reach[0], reach[1], by_class)
+    return found
 
 
 def _narrowest(

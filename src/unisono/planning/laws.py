@@ -19,8 +19,9 @@ columns, 150 to 10,000 records at 3 to 200 parties of equal and unequal size, ep
 every trust, and two real tables, breast_cancer and digits; one run each. Each algorithm has a line
 of its own; the ends of bands come from the deviations of all algorithms for a task together, in
 units of each one's spread, so that 19 of 20 runs of the list lie within and bands are as narrow as
-that allows. Algorithms for networks share one law. How often bands held on tables that were not
-used to fit them is in docs/planning.md.
+that allows. Of networks only what fewer records cost is fitted so: their law is older, of 12 even
+planes by DP-SGD, and shared by all but fed-avg, which has that of its classifiers. How often bands
+held on tables that were not used to fit them is in docs/planning.md.
 """
 
 import itertools

@@ -147,7 +147,9 @@ def test_what_somebody_knows_of_the_field_decides_what_a_loss_means():
     assert easy["headroom"] == pytest.approx(0.4)
     order = list(Grade)
     for one, other in zip(easy["studies"], adult["studies"], strict=True):
-        assert one["likely"] == other["likely"]
+        # Nobody loses what a model without privacy does not have.
+        assert other["likely"] == pytest.approx(min(one["likely"], 0.85 - 0.5))
+        assert other["high"] <= 0.85 - 0.5
         assert order.index(one["grade"]) <= order.index(other["grade"])
     assert [s["grade"] for s in easy["studies"]] != [s["grade"] for s in adult["studies"]]
     shown = plan(*HOSPITALS, "--without-privacy", "0.85", "--majority", "0.76").stdout
@@ -220,6 +222,110 @@ def test_what_a_study_wants_is_read_from_its_file(model, algorithm, task, classe
     assert (request.task, request.classes, request.records) == (task, classes, (400, 500, 400))
 
 
+SEVEN = STUDY.replace(
+    'sex = { kind = "category", values = ["f", "m"] }',
+    """\
+weight = { kind = "number", bounds = [0, 200], transform = "log1p" }
+sex = { kind = "category", values = ["f", "m"] }
+stage = { kind = "category", values = ["I", "II", "III", "IV"] }
+smokes = { kind = "true-false" }
+dose = { kind = "number", bounds = [0, 9], bins = [3, 6] }
+height = { kind = "number", bounds = [0, 250] }""",
+).replace("[0, 120] }", '[0, 120], missing = "indicator" }')
+
+
+def test_features_are_counted_as_models_see_them(tmp_path):
+    """Three dummies of four stages, two of three bins, and an indicator: 7 columns make 11."""
+    path = tmp_path / "study.toml"
+    path.write_text(SEVEN)
+    found = document(str(path))
+    assert (found["columns"], found["features"]) == (7, 11)
+    assert {one["noise"]["numbers"] for one in found["studies"] if one["unit"] == "record"} == {12}
+    assert "11 features of 7 columns" in plan(str(path)).stdout
+    declared = document("--features", "4", "--categories", "5,7", "--records", "300,400")
+    assert (declared["columns"], declared["features"]) == (6, 14)
+    numbers = {one["noise"]["numbers"] for one in declared["studies"] if one["unit"] == "record"}
+    assert numbers == {15}
+    assert "two of them or more" in refused("--categories", "1")
+    assert "one for each column of named values" in refused("--categories", "few")
+
+
+# ------------------------------------------------------------- as auto would run it
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 4.0])
+@pytest.mark.parametrize("records", [200, 20_000])
+@pytest.mark.parametrize("model", ["linear-regression", "logistic-regression"])
+def test_the_plan_recommends_what_auto_takes(model, records, epsilon, tmp_path):
+    """Of a regression they had two different opinions."""
+    text = SEVEN.replace("logistic-regression", model).replace(
+        "epsilon = 1", f"epsilon = {epsilon}"
+    )
+    text = text.replace("records = 400", f"records = {records}")
+    text = text.replace('\n[algorithm]\nname = "gradient-perturbation"\nrounds = 30', "")
+    if model == "linear-regression":
+        text = text.replace('target = "ill"', 'target = "weight"')
+    path = tmp_path / "study.toml"
+    path.write_text(text)
+    found = document(str(path))["recommended"]
+    other = text.replace('"secure-sum"', f'"{found["trust"]}"')
+    assert build(parse_study(other)).algorithm.name == found["algorithm"]
+
+
+# ------------------------------------------------------------- together or alone
+
+
+@pytest.mark.parametrize("task", ["mean", "classification", "regression", "posterior"])
+def test_the_smallest_and_the_largest_party_hear_whether_to_take_part(task):
+    words = ("--task", task, "--records", "40,20000,3000", "--features", "4")
+    smallest, largest = document(*words)["parties"]
+    assert (smallest["place"], smallest["party"], smallest["records"]) == (
+        "smallest",
+        "party-1",
+        40,
+    )
+    assert (largest["place"], largest["records"]) == ("largest", 20_000)
+    for one in (smallest, largest):
+        alone, quiet = one["alone_under_the_same_promise"], one["alone_without_noise"]
+        assert alone["likely"] > quiet["likely"] > 0
+        assert alone["low"] <= alone["likely"] <= alone["high"]
+    assert smallest["verdict"] == "gains"
+    assert smallest["alone_without_noise"]["likely"] > largest["alone_without_noise"]["likely"]
+    assert largest["verdict"] != "gains"
+
+
+def test_together_or_alone_is_said_in_words():
+    shown = " ".join(plan("--records", "40,20000,3000", "--features", "4").stdout.split())
+    assert "party-1, the smallest party with 40 records, gains" in shown
+    assert "party-2, the largest party with 20,000 records, would do better alone" in shown
+    assert "without noise, for its own eyes" in shown
+
+
+def test_equal_parties_hear_it_once_and_a_lone_one_not_at_all():
+    [every] = document("--records", "300", "--parties", "3")["parties"]
+    assert every["place"] == "every"
+    assert document("--records", "300")["parties"] == []
+    assert "Every party, of 300 records," in plan("--records", "300", "--parties", "3").stdout
+
+
+def test_alone_nobody_can_hide_that_it_takes_part():
+    crowd = ("--parties", "60", "--records", "20", "--relation", "zero-out", "--unit", "party")
+    [every] = document(*crowd)["parties"]
+    assert every["alone_under_the_same_promise"] is None
+    assert "cannot hide that it takes part" in every["reason"]
+
+
+def test_a_party_with_an_epsilon_of_its_own_is_alone_with_it(tmp_path):
+    path = tmp_path / "study.toml"
+    path.write_text(STUDY)
+    usual = document(str(path))["parties"][0]
+    path.write_text(STUDY.replace("records = 400\n", "records = 400\nepsilon = 0.25\n", 1))
+    stricter = document(str(path))["parties"][0]
+    assert stricter["party"] == usual["party"] == "north"
+    alone = [one["alone_under_the_same_promise"]["likely"] for one in (usual, stricter)]
+    assert alone[1] > 1.5 * alone[0]
+
+
 # ------------------------------------------------------------- the rule
 
 
@@ -288,6 +394,8 @@ def test_a_study_of_odds_has_widths_powers_and_a_word_for_the_smallest(odds):
     smallest = found["smallest"]
     assert (smallest["name"], smallest["records"]) == ("north", 4000)
     assert smallest["wider_alone"] > smallest["wider_alone_without_noise"] > 1
+    assert found["largest"]["name"] == "south"
+    assert found["largest"]["wider_alone"] < smallest["wider_alone"]
 
 
 def test_widths_are_said_in_words(odds):
@@ -295,6 +403,7 @@ def test_widths_are_said_in_words(odds):
     assert "age (per deviation)" in text
     assert "sex (2 values)" in text
     assert "north, the smallest party with 4,000 records, gains" in text
+    assert "south, the largest party with 5,000 records, gains" in text
     assert "Supposed: independent columns" in text
     assert "nothing was spent" in text
 

@@ -60,7 +60,7 @@ def test_check_and_plan_say_what_the_smallest_party_costs(capsys):
         words = [danger.words for danger in explain(found.built.file).dangers]
         assert any("noise follows the smallest, of 50 records" in one for one in words) is said
         seen = prediction(request, found)
-        write_plan(request, Unit.RECORD, [AdviceLine(found, seen)], seen, [], None)
+        write_plan(request, Unit.RECORD, [AdviceLine(found, seen)], seen, [], [], None)
         shown = " ".join(capsys.readouterr().out.split())
         assert ("gradient-perturbation: every party weighs the same" in shown) is said
 

@@ -127,8 +127,8 @@ CONVEX_DP_SGD = AlgorithmKind(
     units=(Unit.RECORD, Unit.PERSON),
     sends="noisy sums of sampled records' gradients",
     laws={
-        "classification": UtilityLaw(1.34, 1.02, 1.56, 1.52),
-        "regression": UtilityLaw(10.6, 1.26, 2.83, 2.59),
+        "classification": UtilityLaw(2.2, 0.846, 2.01, 1.69),
+        "regression": UtilityLaw(44.1, 1.38, 3.25, 3.45),
     },
     printed=MOMENTS_ACCOUNTANT,
     weighs=True,

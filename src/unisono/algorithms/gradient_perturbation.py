@@ -153,8 +153,8 @@ GRADIENT_PERTURBATION = AlgorithmKind(
     units=(Unit.RECORD, Unit.PERSON),
     sends="noisy sums of all records' gradients",
     laws={
-        "classification": UtilityLaw(1.36, 1.01, 1.88, 1.36),
-        "regression": UtilityLaw(11.9, 1.49, 2.63, 2.49),
+        "classification": UtilityLaw(1.48, 0.759, 2.5, 2.1),
+        "regression": UtilityLaw(167.0, 0.783, 2.99, 3.18),
     },
     printed=Publication(
         "Chen 2019, theorem on gradient perturbation",

@@ -34,6 +34,10 @@ def plan(
         int | None, typer.Option(help="How many parties, if all have equally many records.")
     ] = None,
     features: Annotated[int, typer.Option(help="How many numbers a record has.")] = 10,
+    categories: Annotated[
+        str | None,
+        typer.Option(help="Besides: how many values each column of named values has, as 5,7,8."),
+    ] = None,
     classes: Annotated[
         int | None, typer.Option(help="How many classes; posterior: 2, or a number is predicted.")
     ] = None,
@@ -110,7 +114,8 @@ def plan(
                 from unisono.cli.plan_curves import curve_plan, write_curves
 
                 _require_no_picture(plot, without_privacy)
-                write_curves(file, *curve_plan(file, effect or (), majority), json)
+                found = curve_plan(file, effect or (), majority)
+                write_curves(file, *found, json, majority)
                 return
             request, unit = request_of(file, without_privacy, majority), file.privacy.unit
         else:
@@ -130,6 +135,7 @@ def plan(
                 None,
                 without_privacy,
                 majority,
+                _values(categories),
             )
         _answer(request, unit, plot, json)
     for text in dict.fromkeys(str(one.message) for one in caught):
@@ -170,7 +176,7 @@ def _require_no_picture(plot: str | None, without_privacy: float | None) -> None
 
 
 def _answer(request: "PlanRequest", unit: Unit, plot: str | None, json: bool) -> None:
-    from unisono.cli import plan_advice, plan_studies
+    from unisono.cli import plan_advice, plan_alone, plan_studies
     from unisono.planning.verdicts import Grade
 
     lines = [
@@ -179,23 +185,27 @@ def _answer(request: "PlanRequest", unit: Unit, plot: str | None, json: bool) ->
         )
         for one in plan_studies.candidates(request)
     ]
-    chosen = plan_advice.recommended(lines, unit)
+    taken = plan_advice.taken_by_auto(request, unit)
+    chosen = plan_advice.recommended(lines, unit, taken)
     fixes = []
     if chosen is not None and chosen.grade in (Grade.DOUBTFUL, Grade.USELESS):
         fixes = list(plan_advice.remedies(request, chosen, lines))
+    apart = [] if chosen is None else list(plan_alone.alone(request, chosen))
     if plot:
         from unisono.cli.plan_picture import draw_trade_off
 
-        draw_trade_off(request, _curves(request, unit, lines), plot)
+        draw_trade_off(request, _curves(request, unit, lines, taken), plot)
     if json:
-        write_json(_document(request, unit, lines, chosen, fixes, plot))
+        write_json(_document(request, unit, lines, chosen, fixes, apart, plot))
     else:
         from unisono.cli.plan_text import write_plan
 
-        write_plan(request, unit, lines, chosen, fixes, plot)
+        write_plan(request, unit, lines, chosen, fixes, apart, plot)
 
 
-def _curves(request: "PlanRequest", unit: Unit, lines: list["AdviceLine"]) -> dict[Trust, Any]:
+def _curves(
+    request: "PlanRequest", unit: Unit, lines: list["AdviceLine"], taken: dict[Trust, str]
+) -> dict[Trust, Any]:
     """Predictions over epsilon, of the best algorithm under each trust."""
     from dataclasses import replace
 
@@ -205,7 +215,7 @@ def _curves(request: "PlanRequest", unit: Unit, lines: list["AdviceLine"]) -> di
     chosen = _FEW_EPSILONS if request.task is Task.NETWORK else _EPSILONS
     epsilons = sorted({*chosen, request.epsilon})
     curves = {}
-    for trust, line in best_by_trust(lines, unit).items():
+    for trust, line in best_by_trust(lines, unit, taken).items():
         points = []
         for epsilon in epsilons:
             other = replace(request, epsilon=epsilon)
@@ -227,6 +237,7 @@ def _document(
     lines: list["AdviceLine"],
     chosen: Any,
     fixes: list[Any],
+    apart: list[Any],
     plot: str | None,
 ) -> dict[str, Any]:
     from unisono.cli.plan_text import sentence
@@ -234,7 +245,8 @@ def _document(
     return {
         "task": str(request.task),
         "records": list(request.records),
-        "features": request.features,
+        "columns": request.columns,
+        "features": request.encoded,
         "classes": request.classes,
         "epsilon": request.epsilon,
         "delta": request.delta,
@@ -255,6 +267,7 @@ def _document(
         "recommended": None if chosen is None else chosen.to_json(),
         "reason": sentence(request, chosen),
         "remedies": [{"change": fix.words, **fix.prediction.to_json()} for fix in fixes],
+        "parties": [one.to_json() for one in apart],
         "picture": plot,
     }
 
@@ -276,6 +289,16 @@ def _sizes(records: str, parties: int | None) -> tuple[int, ...]:
             "one for each party"
         )
     return sizes * parties if len(sizes) == 1 else sizes
+
+
+def _values(text: str | None) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(",")) if text else ()
+    except ValueError:
+        raise InvalidInput(
+            f"--categories {text!r}: give whole numbers, one for each column of named values, as "
+            "5,7,8"
+        ) from None
 
 
 def _bounds(text: str) -> tuple[float, float]:

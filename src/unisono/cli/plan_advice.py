@@ -9,17 +9,27 @@ The rule, of all studies that hide the unit that was asked for:
     5. else a doubtful one, in the same order, with the remedies
     6. else whatever loses least, with the remedies
 
-Under a trust it takes the first algorithm that loses at most a tenth more than the best one. Where
-only some predictions are rough (posteriors), the others come first. Remedies are tried, not
+Under a trust it takes the algorithm that `auto` takes (`studies.build.chosen`): what is recommended
+is what will run. Where `auto` has none that hides the unit, it takes the first algorithm that loses
+at most a tenth more than the best one; where only some predictions are rough (posteriors), the
+others come first. Remedies are tried, not
 guessed: the study is built again with a larger budget, more parties or fewer features until the
 prediction is usable.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import NamedTuple
 
-from unisono.cli.plan_studies import Candidate, PlanRequest, candidate, document, prediction
+from unisono.cli.plan_studies import (
+    Candidate,
+    PlanRequest,
+    automatic,
+    candidate,
+    document,
+    prediction,
+)
 from unisono.core.trust import Trust, Unit
 from unisono.planning.predict import Prediction
 from unisono.planning.tasks import Task
@@ -49,9 +59,21 @@ class Remedy(NamedTuple):
     prediction: Prediction
 
 
-def recommended(lines: Sequence[AdviceLine], unit: Unit) -> Prediction | None:
+def taken_by_auto(request: PlanRequest, unit: Unit) -> dict[Trust, str]:
+    """The algorithm that `auto` takes under each trust, where it can run and hides the unit."""
+    found = {trust: automatic(request, trust) for trust in Trust}
+    return {
+        trust: one.algorithm
+        for trust, one in found.items()
+        if one.built is not None and one.unit is unit
+    }
+
+
+def recommended(
+    lines: Sequence[AdviceLine], unit: Unit, taken: Mapping[Trust, str] = MappingProxyType({})
+) -> Prediction | None:
     """The study that the rule takes; None where none can run."""
-    best = {trust: _prediction(line) for trust, line in best_by_trust(lines, unit).items()}
+    best = {trust: _prediction(line) for trust, line in best_by_trust(lines, unit, taken).items()}
     local = best.get(Trust.LOCAL)
     if local and local.grade is Grade.GOOD:
         return local
@@ -62,11 +84,15 @@ def recommended(lines: Sequence[AdviceLine], unit: Unit) -> Prediction | None:
     return min(best.values(), default=None, key=lambda one: one.likely)
 
 
-def best_by_trust(lines: Sequence[AdviceLine], unit: Unit) -> dict[Trust, AdviceLine]:
-    """The study to take under each trust."""
+def best_by_trust(
+    lines: Sequence[AdviceLine], unit: Unit, taken: Mapping[Trust, str] = MappingProxyType({})
+) -> dict[Trust, AdviceLine]:
+    """The study to take under each trust: by the algorithm that is `taken` there, if there is one,
+    else by what is predicted."""
     found = {}
     for trust in Trust:
         able = [x for x in lines if x.prediction and x.candidate[1:3] == (trust, unit)]
+        able = [x for x in able if x.candidate.algorithm == taken.get(trust)] or able
         able = [x for x in able if not _prediction(x).rough] or able
         least = min((_prediction(x).likely for x in able), default=0.0)
         for line in able:
@@ -114,7 +140,8 @@ def remedies(
         request.crowd,
         lambda times: f"{count * times} parties of this size instead of {count}",
     )
-    if request.file is None and request.task is not Task.MEAN and request.parameters is None:
+    numbers_only = request.file is None and not request.categories
+    if numbers_only and request.task is not Task.MEAN and request.parameters is None:
         yield from _first(
             request,
             found,
@@ -146,4 +173,13 @@ def _first(
         times *= 2
 
 
-__all__ = ["USEFUL", "AdviceLine", "Remedy", "best_by_trust", "reason", "recommended", "remedies"]
+__all__ = [
+    "USEFUL",
+    "AdviceLine",
+    "Remedy",
+    "best_by_trust",
+    "reason",
+    "recommended",
+    "remedies",
+    "taken_by_auto",
+]

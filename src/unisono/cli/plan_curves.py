@@ -1,14 +1,21 @@
 """The plan of survival curves: how wide their intervals will be, and which hazard ratios a log-rank
-test will find. No table is read."""
+test will find, and whether the smallest and the largest party would be better off alone. No table
+is read."""
 
-from collections.abc import Sequence
-from typing import Any
+import json as plain
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
+from pydantic import ValidationError
 from rich.table import Table
 
 from unisono.algorithms.log_rank import LOG_RANK
 from unisono.cli import words
 from unisono.cli.output import console, write_json
+from unisono.core.trust import Trust
+from unisono.errors import ConditionViolated, InvalidInput
+from unisono.planning.alone import Place, gain, places, who
 from unisono.planning.curve_widths import CurveWidths, curve_widths
 from unisono.studies.build import build
 from unisono.studies.schema import StudyFile
@@ -26,11 +33,65 @@ def curve_plan(
     return found, {one: found.power(one) for one in tuple(effects) or _RATIOS}
 
 
+class AloneCurve(NamedTuple):
+    """Half the width of the interval at the horizon, together, alone under the same promise (None
+    where noise drowns it) and alone without noise."""
+
+    party: str
+    place: Place
+    records: int
+    together: float | None
+    promised: float | None
+    unshared: float
+
+    @property
+    def words(self) -> str:
+        together, promised, unshared = (
+            "not determined" if one is None else f"± {one:.3f}"
+            for one in (self.together, self.promised, self.unshared)
+        )
+        known = math.inf if self.together is None else self.together
+        return (
+            f"{who(self.party, self.place, self.records)} "
+            f"{gain(known, self.promised, self.unshared)}: survival at the horizon is {together} "
+            f"together; alone {promised} under the same promise, and {unshared} without noise, for "
+            "its own eyes."
+        )
+
+
+def apart(
+    file: StudyFile, found: CurveWidths, majority: float | None = None
+) -> Iterator[AloneCurve]:
+    """The smallest and the largest party; whoever cannot run it alone is left out."""
+    said = file.model_dump(mode="json", exclude_unset=True)
+    for place, number in places([party.records for party in file.parties]).items():
+        party = said["parties"][number]
+        own = {**said, "parties": [party], "trust": {"mode": str(Trust.LOCAL)}}
+        try:
+            alone, _ = curve_plan(StudyFile.model_validate_json(plain.dumps(own)), (), majority)
+        except (InvalidInput, ConditionViolated, ValidationError):
+            continue
+        last, horizon = alone.points[-1], found.points[-1]
+        yield AloneCurve(
+            party["name"],
+            place,
+            party["records"],
+            horizon.reach,
+            last.reach,
+            last.without_privacy,
+        )
+
+
 def write_curves(
-    file: StudyFile, found: CurveWidths, powers: dict[float, float | None], json: bool
+    file: StudyFile,
+    found: CurveWidths,
+    powers: dict[float, float | None],
+    json: bool,
+    majority: float | None = None,
 ) -> None:
+    alone = list(apart(file, found, majority))
     if json:
-        write_json(_document(file, found, powers))
+        write_json({**_document(file, found, powers), "parties": [x._asdict() for x in alone]})
         return
     out = console()
     size = words.times(len(file.parties), "party", "parties")
@@ -50,6 +111,8 @@ def write_curves(
     for ratio, power in powers.items():
         if power is not None:
             out.print(f"A hazard ratio of {ratio:g} is found by {100 * power:.0f} % of 5 % tests.")
+    for party in alone:
+        out.print(party.words)
     out.print(
         "Supposed: groups of equal size, a constant hazard, everybody followed up to the horizon, "
         "and a half with an event by then unless told (--majority)."

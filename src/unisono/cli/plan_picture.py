@@ -23,7 +23,7 @@ _LOOKS = {
     Trust.SECURE_SUM: ("#0072B2", "-", "o"),
     Trust.TRUSTED_SERVER: ("#009E73", "--", "^"),
 }
-_POINTS = (Task.CLASSIFICATION, Task.NETWORK)
+_POINTS = (Task.CLASSIFICATION, Task.NETWORK, Task.REGRESSION)  # hundredths
 
 
 def draw_trade_off(
@@ -83,7 +83,12 @@ def _finish(axes: Any, request: PlanRequest) -> None:
     axes.set_title("What privacy costs: predicted, no data were read")
     axes.set_xlabel(f"epsilon at delta {request.delta:g}: larger is less private")
     axes.minorticks_off()
-    unit = {Task.CLASSIFICATION: ", points", Task.NETWORK: ", points", Task.POSTERIOR: ", times"}
+    unit = {
+        Task.CLASSIFICATION: ", points",
+        Task.NETWORK: ", points",
+        Task.REGRESSION: ", %",
+        Task.POSTERIOR: ", times",
+    }
     axes.set_ylabel(MEASURES[request.task] + unit.get(request.task, "") + ": less is better")
     if request.task in (Task.MEAN, Task.POSTERIOR):
         axes.set_yscale("log")

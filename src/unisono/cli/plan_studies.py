@@ -12,6 +12,7 @@ from unisono.algorithms.registry import algorithm_named
 from unisono.cli.plan_synthetic import even, ranges
 from unisono.core.sensitivity import positive
 from unisono.core.trust import Relation, Trust, Unit
+from unisono.data.encoding import Frame
 from unisono.errors import ConditionViolated, InvalidInput
 from unisono.models.model import ModelKind, Target
 from unisono.models.registry import algorithms_for, model_named, models
@@ -22,12 +23,14 @@ from unisono.planning.verdicts import headroom
 from unisono.releases.algorithm import AlgorithmKind
 from unisono.studies.build import Built, build
 from unisono.studies.file import faults
-from unisono.studies.schema import StudyFile
+from unisono.studies.schema import AUTO, StudyFile
 
 
 @dataclass(frozen=True)
 class PlanRequest:
-    """What somebody plans, all of it public. `classes` 0: a number is predicted.
+    """What somebody plans, all of it public. `classes` 0: a number is predicted. `features` are
+    numbers, `categories` how many values each column of named values has; with a `file`, `features`
+    are all that its columns make.
 
     `without_privacy` is the accuracy or R² that somebody expects of a model without privacy,
     `majority` the share of the commonest class. With a `file` the columns, the relation and the
@@ -48,6 +51,7 @@ class PlanRequest:
     file: StudyFile | None = None
     without_privacy: float | None = None
     majority: float | None = None
+    categories: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         positive(epsilon=self.epsilon)
@@ -62,6 +66,39 @@ class PlanRequest:
                 f"features = {self.features}, classes = {self.classes}: there is at least one "
                 "feature, and there are two classes or more (0 where a number is predicted)"
             )
+        if min(self.categories, default=2) < 2:
+            raise InvalidInput(
+                f"categories = {', '.join(map(str, self.categories))}: a column of named values "
+                "has two of them or more"
+            )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the parties, as the file has them."""
+        if self.file is not None and len(self.file.parties) == len(self.records):
+            return tuple(self.file.names)
+        return tuple(f"party-{number}" for number in range(1, len(self.records) + 1))
+
+    @property
+    def epsilons(self) -> tuple[float, ...]:
+        """Of the parties: some may have one of their own in the file."""
+        own: list[float | None] = [None] * len(self.records)
+        if self.file is not None and len(self.file.parties) == len(self.records):
+            own = [party.epsilon for party in self.file.parties]
+        return tuple(self.epsilon if one is None else one for one in own)
+
+    @property
+    def columns(self) -> int:
+        """How many columns somebody declares."""
+        if self.file is not None:
+            return len(self.file.data.features)
+        return self.features + len(self.categories)
+
+    @property
+    def encoded(self) -> int:
+        """How many features models see: every value of a category but the first is one, and so are
+        indicators of what is missing, bins, knots and products."""
+        return self.features + sum(count - 1 for count in self.categories)
 
     @property
     def headroom(self) -> float:
@@ -119,6 +156,12 @@ def candidates(request: PlanRequest) -> Iterator[Candidate]:
                 yield candidate(document(request, kind.name, trust))
 
 
+def automatic(request: PlanRequest, trust: Trust) -> Candidate:
+    """The study that `auto` would run under a trust, so that a plan recommends what will happen."""
+    found = candidate(document(request, AUTO, trust))
+    return found if found.built is None else found._replace(algorithm=found.built.algorithm.name)
+
+
 def candidate(said: dict[str, Any]) -> Candidate:
     """The study of a document, built."""
     name, trust = said["algorithm"]["name"], Trust(said["trust"]["mode"])
@@ -141,7 +184,8 @@ def prediction(request: PlanRequest, found: Candidate) -> Prediction:
     built = found.built
     assert built is not None
     if request.task is not Task.MEAN:
-        return predict(built.study, request.task, request.classes, request.headroom)
+        told = request.without_privacy
+        return predict(built.study, request.task, request.classes, request.headroom, told)
     columns = built.posed.encode(even(built.file))
     if built.file.data.person is not None:
         columns = built.synthetic(even(built.file))
@@ -178,7 +222,7 @@ def _unit(request: PlanRequest, name: str) -> Unit:
     """Persons where the study names them, else what the algorithm usually hides."""
     if request.file is not None and request.file.data.person is not None:
         return Unit.PERSON
-    return algorithm_named(name).units[0]
+    return Unit.RECORD if name == AUTO else algorithm_named(name).units[0]
 
 
 def _data(request: PlanRequest) -> dict[str, Any]:
@@ -187,6 +231,9 @@ def _data(request: PlanRequest) -> dict[str, Any]:
     hidden = request.relation is Relation.ADD_OR_REMOVE
     number = {"kind": "number", "bounds": request.bounds}
     columns: dict[str, Any] = {f"x{place}": number for place in range(1, request.features + 1)}
+    for place, count in enumerate(request.categories, start=1):
+        values = [f"value-{number}" for number in range(1, count + 1)]
+        columns[f"c{place}"] = {"kind": "category", "values": values}
     said = {"sizes": "hidden" if hidden else "exact", "columns": columns}
     if request.task is Task.MEAN:
         return said
@@ -200,7 +247,7 @@ def _data(request: PlanRequest) -> dict[str, Any]:
 
 def _learnt(request: PlanRequest, name: str) -> dict[str, Any]:
     """The sections [model] and [algorithm]."""
-    model = next(kind for kind, one in request.entries if one.name == name)
+    model = next(kind for kind, one in request.entries if name in (one.name, AUTO))
     said = {"name": model.name, **_model(request, model)}
     own = request.file
     if own is None:
@@ -235,7 +282,7 @@ def hidden_layers(request: PlanRequest) -> tuple[int, ...]:
         return (64,)
     outputs = max(1, request.classes)
     # A row has features + 1 numbers, and every unit a bias.
-    return (max(1, round((request.parameters - outputs) / (request.features + 2 + outputs))),)
+    return (max(1, round((request.parameters - outputs) / (request.encoded + 2 + outputs))),)
 
 
 # ------------------------------------------------------------- a study that is there already
@@ -258,7 +305,7 @@ def request_of(
     return PlanRequest(
         task,
         tuple(party.records for party in file.parties),
-        max(1, len(file.data.features)),
+        _encoded(file),
         classes,
         None,
         (-1.0, 1.0),
@@ -273,9 +320,16 @@ def request_of(
     )
 
 
+def _encoded(file: StudyFile) -> int:
+    """Features that the columns of a file make; a survey has none."""
+    schema = file.modelled(file.data)
+    return max(1, len(Frame(schema).names)) if schema.target is not None else 1
+
+
 __all__ = [
     "Candidate",
     "PlanRequest",
+    "automatic",
     "candidate",
     "candidates",
     "document",

@@ -10,6 +10,8 @@ from unisono.cli.output import console
 from unisono.cli.plan_advice import AdviceLine, Remedy, reason
 from unisono.cli.plan_studies import PlanRequest
 from unisono.core.trust import Unit
+from unisono.planning.alone import Alone, who
+from unisono.planning.laws import Band
 from unisono.planning.predict import MEASURES, Prediction
 from unisono.planning.tasks import Task
 from unisono.planning.verdicts import HEADROOM, Grade, limits
@@ -25,6 +27,7 @@ _HEADS = {
     Task.MEAN: "standard error",
     Task.CLASSIFICATION: "points lost",
     Task.NETWORK: "points lost",
+    Task.REGRESSION: "% of R² lost",
     Task.POSTERIOR: "times wider",
 }
 _KNOWN = {
@@ -33,6 +36,11 @@ _KNOWN = {
     Task.POSTERIOR: "Widths suppose features that are even over their bounds; those marked ~ are "
     "rough.",
 }
+_ALIKE = {
+    Task.MEAN: "Errors of noise and of having asked so many people, who are even over the range.",
+    Task.POSTERIOR: "Widths over those of all records without privacy, if all parties are alike.",
+}
+_APART = "Lost against the same model of all records without privacy, if all parties are alike."
 _ROUGH = (
     "Losses are rough: a law of the ratio, fitted to simulations. How often its band held, on "
     "made-up and on real data, is in docs/planning.md."
@@ -48,6 +56,8 @@ def amount(task: Task, value: float) -> str:
     match task:
         case Task.CLASSIFICATION | Task.NETWORK:
             return f"{100 * value:.{1 if value < 0.1 else 0}f} points"
+        case Task.REGRESSION:
+            return f"{100 * value:.{1 if value < 0.1 else 0}f} %"
         case Task.POSTERIOR:
             return f"{value:.3g} times"
         case _:
@@ -71,6 +81,7 @@ def write_plan(
     lines: Sequence[AdviceLine],
     chosen: Prediction | None,
     fixes: Sequence[Remedy],
+    apart: Sequence[Alone],
     plot: str | None,
 ) -> None:
     out = console()
@@ -79,6 +90,10 @@ def write_plan(
     out.print(sentence(request, chosen), style="bold")
     for fix in fixes:
         out.print(f"  To make it usable: {fix.words}: {expected(fix.prediction)}.")
+    for one in apart:
+        out.print(alone_in_words(request.task, one))
+    if apart:
+        out.print(_ALIKE.get(request.task, _APART), style="dim")
     out.print()
     out.print(_table(request, lines))
     for line in lines:
@@ -115,8 +130,9 @@ def _weights(line: AdviceLine) -> str:
 def _meaning(request: PlanRequest) -> str:
     """What the grades were measured against."""
     good, usable = (amount(request.task, limit) for limit in limits(request.task, request.headroom))
-    ahead = amount(request.task, request.headroom)
-    where = f"has R² {ahead}" if request.task is Task.REGRESSION else f"beats guessing by {ahead}"
+    where = f"has R² {request.headroom:g}"
+    if request.task is not Task.REGRESSION:
+        where = f"beats guessing by {amount(request.task, request.headroom)}"
     guessed = "a cautious guess; --without-privacy says more"
     said = "as you say" if request.without_privacy else guessed
     return (
@@ -128,11 +144,18 @@ def _meaning(request: PlanRequest) -> str:
 def described(request: PlanRequest) -> str:
     total = f"{sum(request.records):,}"
     size = f"{words.times(len(request.records), 'party', 'parties')}, {total} records in all"
-    shape = "" if request.task is Task.MEAN else f", {words.times(request.features, 'feature')}"
+    shape = "" if request.task is Task.MEAN else f", {_features(request)}"
     classes = f", {request.classes} classes" if request.classes else ""
     delta = words.plain(request.delta)
     budget = f"epsilon {request.epsilon:g} at delta {delta}, {request.relation}"
     return f"{request.task}: {size}{shape}{classes}; {budget}"
+
+
+def _features(request: PlanRequest) -> str:
+    """How many features, and of how many columns where these are fewer or more."""
+    said = words.times(request.encoded, "feature")
+    several = f" of {words.times(request.columns, 'column')}"
+    return said + several if request.encoded != request.columns else said
 
 
 def sentence(request: PlanRequest, chosen: Prediction | None) -> str:
@@ -146,6 +169,27 @@ def sentence(request: PlanRequest, chosen: Prediction | None) -> str:
         return f"Do not run this: {reason(chosen)}; {best}: {what}."
     choice = f"{chosen.algorithm} with trust {chosen.trust} ({chosen.grade})"
     return f"Use {choice}: {what}; {reason(chosen)}."
+
+
+def alone_in_words(task: Task, found: Alone) -> str:
+    """One sentence for a party."""
+    together, unshared = (_band(task, one) for one in (found.together, found.unshared))
+    promised = f"nothing under the same promise, since {found.reason}"
+    if found.promised is not None:
+        promised = f"{_band(task, found.promised)} under the same promise"
+    sure = "" if found.clear or task in _KNOWN else ", as far as a plan can tell"
+    return (
+        f"{who(found.party, found.place, found.records)} {found.gain}{sure}: together {together}; "
+        f"alone {promised}, and {unshared} without noise, for its own eyes."
+    )
+
+
+def _band(task: Task, found: Band) -> str:
+    likely = amount(task, found.likely)
+    if task in (Task.MEAN, Task.POSTERIOR):
+        return likely
+    low, high = (amount(task, end).partition(" ")[0] for end in (found.low, found.high))
+    return f"{likely} ({low} to {high})"
 
 
 def _table(request: PlanRequest, lines: Sequence[AdviceLine]) -> Table:
@@ -187,4 +231,4 @@ def _answers(chosen: Prediction) -> Table:
     return table
 
 
-__all__ = ["amount", "described", "expected", "sentence", "write_plan"]
+__all__ = ["alone_in_words", "amount", "described", "expected", "sentence", "write_plan"]

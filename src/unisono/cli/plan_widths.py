@@ -1,6 +1,6 @@
 """The plan of a generalised linear model, or of hazard ratios: how wide intervals will be, which
-effects they will find, and whether the smallest party would be better off alone. No table is
-read."""
+effects they will find, and whether the smallest and the largest party would be better off alone. No
+table is read."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -20,6 +20,7 @@ from unisono.models.glm import LINKS, RATIOS
 from unisono.models.hazards import RATIO
 from unisono.models.registry import model_named
 from unisono.planning import widths
+from unisono.planning.alone import Place, gain, places, who
 from unisono.planning.hazard_widths import FAMILY as HAZARDS
 from unisono.planning.hazard_widths import interval_widths
 from unisono.planning.widths import PlannedWidth, Widths
@@ -32,15 +33,52 @@ _TRUSTS = (Trust.SECURE_SUM, Trust.TRUSTED_SERVER, Trust.LOCAL)
 
 
 @dataclass(frozen=True)
+class AloneWidths:
+    """A party that has to choose: its intervals alone, under the same promise, beside those of
+    all."""
+
+    name: str
+    place: Place
+    alone: Widths
+    together: Widths
+
+    @property
+    def wider(self) -> float:
+        """How many times wider its intervals are alone, under the same promise."""
+        pairs = zip(self.alone.columns, self.together.columns, strict=True)
+        return _middle([one.std_error / other.std_error for one, other in pairs])
+
+    @property
+    def wider_for_itself(self) -> float:
+        """The same without noise: records of its own that it shows nobody."""
+        share = math.sqrt(self.together.records / self.alone.records)
+        errors = [one.sampling_error / one.std_error for one in self.together.columns]
+        return share * _middle(errors)
+
+    @property
+    def learns(self) -> bool:
+        """Whether alone, under the same promise, it would learn anything."""
+        return self.alone.typical.determined > 0.5
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "records": self.alone.records,
+            "wider_alone": self.wider,
+            "wider_alone_without_noise": self.wider_for_itself,
+            "determined_alone": self.alone.typical.determined,
+        }
+
+
+@dataclass(frozen=True)
 class WidthPlan:
-    """A study's own prediction, those under every trust, and that of its smallest party alone under
-    the same promise; whatever cannot be built is left out."""
+    """A study's own prediction, those under every trust, and those of its smallest and its largest
+    party alone under the same promise; whatever cannot be built is left out."""
 
     file: StudyFile
     own: Widths
     trusts: Mapping[Trust, Widths]
-    smallest: str
-    alone: Widths | None
+    apart: tuple[AloneWidths, ...]
     effects: tuple[float, ...]
 
     @property
@@ -62,7 +100,7 @@ class WidthPlan:
             "wider_than_without_privacy": {
                 str(trust): found.typical.inflation for trust, found in self.trusts.items()
             },
-            "smallest": {"name": self.smallest, **(self._alone() or {})},
+            **{str(one.place): one.to_json() for one in self.apart},
         }
 
     def _row(self, one: PlannedWidth) -> dict[str, Any]:
@@ -77,33 +115,9 @@ class WidthPlan:
             "least_effect_found": self.named(one.detectable()),
         }
 
-    def _alone(self) -> dict[str, Any] | None:
-        if self.alone is None:
-            return None
-        return {
-            "records": self.alone.records,
-            "wider_alone": self.wider_alone,
-            "wider_alone_without_noise": self.wider_for_itself,
-            "determined_alone": self.alone.typical.determined,
-        }
-
     def named(self, coefficient: float) -> float:
         """A coefficient as people name effects: a ratio, or a difference."""
         return math.exp(coefficient) if self.own.ratios else coefficient
-
-    @property
-    def wider_alone(self) -> float:
-        """How many times wider the smallest party's intervals are alone, under the same promise."""
-        assert self.alone is not None
-        pairs = zip(self.alone.columns, self.own.columns, strict=True)
-        return _middle([one.std_error / other.std_error for one, other in pairs])
-
-    @property
-    def wider_for_itself(self) -> float:
-        """The same without noise: records of its own that it shows nobody."""
-        assert self.alone is not None
-        share = math.sqrt(self.own.records / self.alone.records)
-        return _middle([share * one.sampling_error / one.std_error for one in self.own.columns])
 
 
 def _middle(values: Sequence[float]) -> float:
@@ -134,13 +148,13 @@ def width_plan(
             other = _predicted({**said, "trust": {"mode": str(trust)}}, share)
             if not isinstance(other, str):
                 trusts[trust] = other
-    smallest = min(file.parties, key=lambda party: party.records)
-    alone: Widths | str = "there is one party only"
-    if len(file.parties) > 1:
-        one = [party for party in said["parties"] if party["name"] == smallest.name]
+    apart = []
+    for place, number in places([party.records for party in file.parties]).items():
+        one = [said["parties"][number]]
         alone = _predicted({**said, "parties": one, "trust": {"mode": str(Trust.LOCAL)}}, share)
-    found = None if isinstance(alone, str) else alone
-    return WidthPlan(file, own, trusts, smallest.name, found, given)
+        if not isinstance(alone, str):
+            apart.append(AloneWidths(file.parties[number].name, place, alone, own))
+    return WidthPlan(file, own, trusts, tuple(apart), given)
 
 
 def _predicted(said: Mapping[str, Any], share: float | None) -> Widths | str:
@@ -223,7 +237,8 @@ def _alike(columns: Sequence[PlannedWidth]) -> list[tuple[PlannedWidth, str]]:
 
 
 def verdicts(found: WidthPlan) -> list[str]:
-    """What another trust would change, and whether the smallest party should take part."""
+    """What another trust would change, and whether the smallest and the largest party should take
+    part."""
     lines = []
     others = {t: own for t, own in found.trusts.items() if t is not found.file.trust.mode}
     for trust, other in others.items():
@@ -232,23 +247,20 @@ def verdicts(found: WidthPlan) -> list[str]:
         else:
             times = other.typical.std_error / found.own.typical.std_error
             lines.append(f"With trust {trust} intervals would be {times:.2f} times as wide.")
-    if found.alone is None:
-        return lines
-    who = f"{found.smallest}, the smallest party with {found.alone.records:,} records,"
-    if found.own.typical.determined <= 0.5:
-        return [*lines, f"{who} learns nothing here: noise hides what the records say."]
-    itself = found.wider_for_itself
-    if found.alone.typical.determined <= 0.5:
-        same = "alone, under the same promise, it would learn nothing"
-    else:
-        same = f"alone its intervals would be {found.wider_alone:.2f} times as wide"
-    if itself >= 1:
-        more = f"and {itself:.2f} times even without noise, for its own eyes"
-        lines.append(f"{who} gains: {same}, {more}.")
-    else:
-        less = f"but without noise, for its own eyes, {itself:.2f} times as wide: narrower"
-        lines.append(f"{who} gains what it may publish: {same}; {less}.")
-    return lines
+    return [*lines, *(_apart(one) for one in found.apart)]
+
+
+def _apart(found: AloneWidths) -> str:
+    """Whether a party should take part."""
+    party = who(found.name, found.place, found.alone.records)
+    if found.together.typical.determined <= 0.5:
+        return f"{party} learns nothing here: noise hides what the records say."
+    same = "it would learn nothing under the same promise"
+    if found.learns:
+        same = f"its intervals would be {found.wider:.2f} times as wide under the same promise"
+    verdict = gain(1.0, found.wider if found.learns else None, found.wider_for_itself)
+    eyes = f"{found.wider_for_itself:.2f} times without noise, for its own eyes"
+    return f"{party} {verdict}: alone {same}, and {eyes}."
 
 
 def meaning(found: WidthPlan) -> str:

@@ -1,37 +1,57 @@
 """What is lost by noise, from the signal-to-noise ratio of a run: laws fitted to simulations.
 
-With r the ratio of the whole run (`planning.noise`), the accuracy or R² that a private model loses
-against the same model without privacy is about
+With r the ratio of the whole run (`planning.noise`), the accuracy that a private classifier loses
+against the same model without privacy, or the share of its R² that a private regression loses, is
+about
 
-    lost(r) = most / (1 + (r / half) ^ power),        most = 1 - 1 / classes  (R²: 1)
+    lost(r) = most / (1 + (r / half) ^ power),        most = 1 - 1 / classes  (R²: 1, all of it)
 
 and for networks r is divided by classes / 2, since only a class's own records teach its outputs.
 Without signal a classifier guesses; for convex models by noisy gradients the loss falls as 1 / r.
 `half` is where half of it is lost. How much a given r really costs depends on the data (how far
-records lie from the boundary, how many features matter), which a plan does not know: so every
-law has a band, the factors exp(-below) and exp(above) of the odds lost / (most - lost).
+records lie from the boundary, how many features matter, how much of their bounds columns fill),
+which a plan does not know: so every law has a band, the factors exp(-below) and exp(above) of the
+odds lost / (most - lost).
 
-The constants were fitted by the code of `benchmarks/planning.py --fit` to runs on planes with 3 to
-30 features, 100 to 50,000 records at 2 to 1,000 parties, epsilon 0.3 to 8 and every trust, one run
-each: 36 planes for a convex classifier (19 for fed-avg), 20 to 40 for a regression (10 for
-fed-avg), 12 for networks by DP-SGD, whose law dp-ftrl and local-dp-sgd share; fed-avg has one law
-for all classifiers, and preconditioned gradients have that of gradient perturbation, unmeasured.
-The division by classes was introduced after a law without it had failed on digits. How often
-bands held on other planes and on real data is in docs/planning.md.
+The constants were fitted by `benchmarks/planning.py --fit` to its development list: planes of six
+shapes (columns that are even, narrow, skewed, categories, correlated, or all of these) with 3 to 25
+columns, 150 to 10,000 records at 3 to 200 parties of equal and unequal size, epsilon 0.3 to 8 and
+every trust, and two real tables, breast_cancer and digits; one run each. Each algorithm has a line
+of its own; the ends of bands come from the deviations of all algorithms for a task together, in
+units of each one's spread, so that 19 of 20 runs of the list lie within and bands are as narrow as
+that allows. Of networks only what fewer records cost is fitted so: their law is older, of 12 even
+planes by DP-SGD, and shared by all but fed-avg, which has that of its classifiers. How often bands
+held on tables that were not used to fit them is in docs/planning.md.
 """
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from unisono.planning.tasks import Task
 from unisono.releases.algorithm import UtilityLaw
 
-_TAIL = 0.05
+# Of all runs of the development list, in the band: more than the nine tenths that tables which
+# nobody has looked at should have.
+_HELD = 0.95
+# An algorithm's own spread counts as if so many runs had the usual one. Noise of the gradient costs
+# 1 / r: powers are drawn to 1 as if that were known up to a half, beside odds that scatter by 1.4.
+_BORROWED, _DRAWN = 10, 8.0
+_STEPS = tuple(step / 10 for step in range(31))  # ends of bands that are tried, in spreads
 # Losses closer to nothing or everything than this are beyond what test records can tell.
 _LEAST, _MOST = 0.002, 0.98
 _CLOSE, _OPEN = 0.005, 0.9
+
+
+# What fewer records cost without privacy, over records for each feature (`planning.alone`).
+FEWER_RECORDS = {
+    Task.CLASSIFICATION: UtilityLaw(0.19, 0.794, 2.34, 1.38),
+    Task.REGRESSION: UtilityLaw(3.06, 1.36, 2.96, 2.96),
+    Task.NETWORK: UtilityLaw(3.09, 1.02, 2.28, 1.63),
+}
 
 
 class Band(NamedTuple):
@@ -43,43 +63,81 @@ class Band(NamedTuple):
 
 
 def band(law: UtilityLaw, ratio: float, classes: int) -> Band:
-    """What is lost at this ratio; `classes` 0 is regression.
+    """What is lost at this ratio; `classes` 0 is regression, whose losses are shares of R².
 
     >>> band(UtilityLaw(1.0, 1.0, 0.0, 0.0), 4.0, 2)
     Band(low=0.1, likely=0.1, high=0.1)
     """
-    most = _largest(classes)
+    most = largest(classes)
     own = _own(ratio, classes) if law.by_class else ratio
     odds = (own / law.half) ** law.power
     ends = (math.exp(law.below), 1.0, math.exp(-law.above))
     return Band(*(most / (1 + odds * factor) for factor in ends))
 
 
-def holds(law: UtilityLaw, ratio: float, classes: int, lost: float) -> bool:
-    """Whether a run lost what the band says, to half a point, which test records leave open.
-    A band that reaches nine tenths of everything is open upwards."""
-    found, most = band(law, ratio, classes), _largest(classes)
-    return lost >= found.low - _CLOSE and (
-        lost <= found.high + _CLOSE or found.high >= _OPEN * most
-    )
+def holds(law: UtilityLaw, ratio: float, classes: int, lost: float, close: float = _CLOSE) -> bool:
+    """Whether a run lost what the band says, to half a point, which test records leave open (of a
+    share of R², `close` is that over the R² itself). A band that reaches nine tenths of everything
+    is open upwards."""
+    found, most = band(law, ratio, classes), largest(classes)
+    return lost >= found.low - close and (lost <= found.high + close or found.high >= _OPEN * most)
 
 
-def fit(
-    ratios: Sequence[float], classes: Sequence[int], lost: Sequence[float], by_class: bool = False
-) -> UtilityLaw:
-    """The law of runs: a line through the logarithms of odds and ratios, by least squares."""
-    if by_class:
-        ratios = [_own(*pair) for pair in zip(ratios, classes, strict=True)]
-    share = np.asarray(lost) / [_largest(count) for count in classes]
-    share = np.clip(share, _LEAST, _MOST)
-    odds, axis = np.log(share / (1 - share)), np.log(ratios)
-    slope, start = np.polyfit(axis, odds, 1)
-    rest = odds - (start + slope * axis)
-    low, high = np.quantile(rest, [_TAIL, 1 - _TAIL])
-    half, power, below, above = (
-        float(f"{x:.3g}") for x in (np.exp(-start / slope), -slope, -low, high)
-    )
-    return UtilityLaw(half, power, below, above, by_class)
+class Runs(NamedTuple):
+    """What runs of one algorithm lost at which ratios, and how much test records leave open: (n,)
+    each."""
+
+    ratios: Sequence[float]
+    classes: Sequence[int]
+    lost: Sequence[float]
+    close: Sequence[float]
+
+
+def fit(runs: Mapping[str, Runs], by_class: bool = False) -> dict[str, UtilityLaw]:
+    """The laws of algorithms for one task: for each a line through the logarithms of odds and
+    ratios, by least squares, its power drawn to 1; then the narrowest bands that hold enough of all
+    runs, their ends so many spreads of each algorithm apart."""
+    middles, rests = {}, {}
+    for name, (ratios, classes, lost, _) in runs.items():
+        own = [_own(*pair) if by_class else pair[0] for pair in zip(ratios, classes, strict=True)]
+        share = np.clip(np.asarray(lost) / [largest(count) for count in classes], _LEAST, _MOST)
+        odds, axis = np.log(share / (1 - share)), np.log(own)
+        apart = axis - axis.mean()
+        slope = (apart @ odds - _DRAWN) / (apart @ apart + _DRAWN)
+        start = odds.mean() - slope * axis.mean()
+        middles[name] = UtilityLaw(math.exp(-start / slope), -slope, 0.0, 0.0, by_class)
+        rests[name] = odds - (start + slope * axis)
+    usual = float(np.mean(np.square(np.concatenate(list(rests.values())))))
+    spreads = {
+        name: math.sqrt((rest @ rest + _BORROWED * usual) / (len(rest) + _BORROWED))
+        for name, rest in rests.items()
+    }
+    below, above = _narrowest(runs, middles, spreads)
+    found = {}
+    for name, law in middles.items():
+        ends = (below * spreads[name], above * spreads[name])
+        half, power, *reach = (float(f"{x:.3g}") for x in (law.half, law.power, *ends))
+        found[name] = UtilityLaw(half, power, reach[0], reach[1], by_class)
+    return found
+
+
+def _narrowest(
+    runs: Mapping[str, Runs], laws: Mapping[str, UtilityLaw], spreads: Mapping[str, float]
+) -> tuple[float, float]:
+    """How many spreads below and above the middle bands must reach, to hold enough runs and be as
+    narrow as they can on average."""
+    best = (math.inf, 0.0, 0.0)
+    for below, above in itertools.product(_STEPS, _STEPS):
+        inside, wide = [], []
+        for name, own in runs.items():
+            law = laws[name]._replace(below=below * spreads[name], above=above * spreads[name])
+            for ratio, classes, lost, close in zip(*own, strict=True):
+                inside.append(holds(law, ratio, classes, lost, close))
+                found = band(law, ratio, classes)
+                wide.append((found.high - found.low) / largest(classes))
+        if np.mean(inside) >= _HELD:
+            best = min(best, (float(np.mean(wide)), below, above))
+    return best[1:]
 
 
 def _own(ratio: float, classes: int) -> float:
@@ -87,8 +145,9 @@ def _own(ratio: float, classes: int) -> float:
     return ratio * 2 / max(2, classes)
 
 
-def _largest(classes: int) -> float:
+def largest(classes: int) -> float:
+    """The most that can be lost: all that is above guessing, or all of R²."""
     return 1 - 1 / classes if classes else 1.0
 
 
-__all__ = ["Band", "UtilityLaw", "band", "fit", "holds"]
+__all__ = ["FEWER_RECORDS", "Band", "Runs", "UtilityLaw", "band", "fit", "holds", "largest"]

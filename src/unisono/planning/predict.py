@@ -3,7 +3,7 @@
     task             what is predicted
     mean             standard error that noise adds, exactly
     classification   accuracy lost against the same model without privacy, roughly
-    regression       R² lost, roughly
+    regression       share of R² lost, roughly
     network          accuracy lost, roughly, from the signal-to-noise of its steps
     posterior        how many times wider a slope's posterior gets
 
@@ -35,7 +35,7 @@ Planned = Callable[[Study, Result], Sequence[tuple[Mapping[str, Any], float]]]
 MEASURES = {
     Task.MEAN: "standard error of the noise",
     Task.CLASSIFICATION: "accuracy lost",
-    Task.REGRESSION: "R² lost",
+    Task.REGRESSION: "share of R² lost",
     Task.NETWORK: "accuracy lost",
     Task.POSTERIOR: "posterior wider by",
 }
@@ -58,6 +58,7 @@ class Prediction:
     answers: tuple[PlannedError, ...] = ()
     weights: str = ""
     about: str = ""  # the answer that is worst for its range, where there are several
+    compared_with: float = 1.0  # what the error of an answer is compared with
 
     @property
     def likely(self) -> float:
@@ -84,10 +85,15 @@ class Prediction:
 
 
 def predict(
-    study: Study, task: Task, classes: int = 0, headroom: float | None = None
+    study: Study,
+    task: Task,
+    classes: int = 0,
+    headroom: float | None = None,
+    without_privacy: float | None = None,
 ) -> Prediction:
     """For everything that is learned; `classes` 0 where a number is predicted. `headroom` is how
-    far a model without privacy is ahead of knowing nothing (`verdicts`)."""
+    far a model without privacy is ahead of knowing nothing (`verdicts`); nothing is lost that a
+    classifier `without_privacy` does not have, if somebody knows its accuracy."""
     noise = noise_of(study)
     if task is Task.POSTERIOR:
         width = width_of(study, noise)
@@ -101,6 +107,8 @@ def predict(
             "predicted; its noise is in `unisono check`"
         )
     band = laws.band(own[task], noise.total, classes)
+    if classes and without_privacy is not None:
+        band = Band(*(min(end, max(0.0, without_privacy - 1 / classes)) for end in band))
     grade = verdict(task, band, HEADROOM[task] if headroom is None else headroom)
     return _made(study, task, noise, band, grade, True)
 
@@ -130,7 +138,8 @@ def predict_answers(
     band = Band(errors[worst], errors[worst], errors[worst])
     grade = verdict(Task.MEAN, Band(*[shares[worst]] * 3), 1.0)
     made = _made(study, Task.MEAN, noise, band, grade, False, answers)
-    return replace(made, about=answers[worst].name) if len(answers) > 1 else made
+    about = answers[worst].name if len(answers) > 1 else ""
+    return replace(made, about=about, compared_with=ranges[worst])
 
 
 def _made(

@@ -3,10 +3,11 @@
 A loss means nothing by itself: ten points of accuracy are little where a model without privacy
 beats the commonest class by forty, and more than everything where it beats it by nine. So a loss is
 compared with the *headroom*: how far a model without privacy is ahead of one that knows nothing (of
-accuracy, what it has above the commonest class; of R², all of it). Nobody reads it from data here:
-somebody who knows the field says it, or the cautious `HEADROOM` stands in.
+accuracy, what it has above the commonest class; of R², all of it, of which a loss is a share).
+Nobody reads it from data here: somebody who knows the field says it, or the cautious `HEADROOM`
+stands in.
 
-    good      loses at most 2 points (0.02 of R²)
+    good      loses at most 2 points (R²: 0.02)
     usable    keeps at least half of the headroom: clearly ahead of knowing nothing
     doubtful  would keep half if all goes as is likely, but the far end of its band would not
     useless   is likely to lose more than half
@@ -78,13 +79,15 @@ def limits(task: Task, room: float) -> tuple[float, float]:
     """The largest loss that is good, and the largest that is usable."""
     if task in _LIMITS:
         return _LIMITS[task]
+    if task is Task.REGRESSION:  # shares of the R² that there is
+        return min(_GOOD / room, _KEPT), _KEPT
     return min(_GOOD, _KEPT * room), _KEPT * room
 
 
 def verdict(task: Task, band: Band, room: float) -> Grade:
     """The rule of this module.
 
-    >>> str(verdict(Task.REGRESSION, Band(0.15, 0.15, 0.15), 0.25))
+    >>> str(verdict(Task.REGRESSION, Band(0.6, 0.6, 0.6), 0.25))
     'useless'
     """
     good, usable = limits(task, room)

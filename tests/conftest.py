@@ -6,8 +6,8 @@ from pathlib import Path
 
 # Most of the time goes into compiling small programs: spare it, where nobody else decides.
 # Programs mean the same without the detour by MLIR and without LLVM's optimisation, and compile in
-# a quarter of the time; golden values, engines and the neighbour fuzzer are also run with what users
-# get, by `make test-slow`.
+# a quarter of the time; `make test-slow` also runs golden values, engines and the neighbour fuzzer
+# with what users get.
 os.environ.setdefault(
     "XLA_FLAGS",
     "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1 "

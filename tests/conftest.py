@@ -1,11 +1,17 @@
 """Shared fixtures: policies, ledgers and small parties."""
 
+import gc
 import os
 from pathlib import Path
 
 # Most of the time goes into compiling small programs: spare it, where nobody else decides.
+# Programs mean the same without the detour by MLIR and without LLVM's optimisation, and compile in
+# a quarter of the time; `make test-slow` also runs golden values, engines and the neighbour fuzzer
+# with what users get.
 os.environ.setdefault(
-    "XLA_FLAGS", "--xla_llvm_disable_expensive_passes=true --xla_backend_optimization_level=1"
+    "XLA_FLAGS",
+    "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1 "
+    "--xla_llvm_disable_expensive_passes=true --xla_backend_optimization_level=0",
 )
 
 import jax
@@ -23,8 +29,10 @@ from unisono.engines import rounds
 jax.config.update("jax_platforms", "cpu")
 # Many tests compile the same programs: workers, and later runs, share them.
 _COMPILED = Path(__file__).parents[1] / ".pytest_cache" / "compiled"
-jax.config.update("jax_compilation_cache_dir", str(_COMPILED))
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+    jax.config.update("jax_compilation_cache_dir", str(_COMPILED))
+# To read the smallest takes a fifth of compiling it.
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
 # Where a red build must mean a change for the worse, examples are the same every time.
 settings.register_profile("continuous-integration", derandomize=True)
@@ -46,6 +54,14 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if item.nodeid in SLOW:
             item.add_marker(pytest.mark.slow)
+
+
+def pytest_collection_finish():
+    """Thousands of modules and tests live until the end, and every traced program makes objects
+    by the thousand: the collector of garbage took a tenth of the time to look at them."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000)
 
 
 @pytest.fixture(autouse=True)

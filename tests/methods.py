@@ -2,6 +2,9 @@
 
 from dataclasses import replace
 
+import jax
+import numpy as np
+
 from unisono.algorithms.adaptive_statistics import ADAPTIVE_STATISTICS
 from unisono.algorithms.clustering import K_MEANS
 from unisono.algorithms.column_scales import COLUMN_SCALES
@@ -197,3 +200,20 @@ iterated_regression = _regression(ITERATED_REGRESSION)
 line_by_dp_sga = _regression(DP_SGA)
 line_by_updates = _regression(CLIPPED_UPDATES, PARTY_RELATION)
 line_by_natural_gradient = _regression(NATURAL_GRADIENT)
+
+
+class CleanSums:
+    """What one party would add noise to, in value units, and what it states about it: compiled
+    once for all the worlds that a test looks at."""
+
+    def __init__(self, algorithm, facts, public=()):
+        def steps(public, columns, mask):
+            _, made = algorithm.local(facts, public, None, columns, mask)
+            self._grid, self.sensitivity = made.grid, made.sensitivity
+            return made.value
+
+        self._steps, self._public = jax.jit(steps), public
+
+    def __call__(self, *columns):
+        steps = self._steps(self._public, columns, np.ones(len(columns[0]), bool))
+        return np.asarray(steps, np.float64).ravel() * self._grid

@@ -210,3 +210,39 @@ def test_blocks_are_even_and_never_larger_than_asked(block, rows, size):
     count = -(-rows // min(block, rows))
     assert blocked_sum._even_block(block, rows, count) == size
     assert count * size >= rows
+
+
+# A record whose first layer is saturated: its slopes 1 - tanh² are a few units in the last place.
+SATURATED = {
+    "inner": 12 * np.random.default_rng(5).normal(size=(9, 4)).astype(np.float32),
+    "outer": np.array([6.4, -2.4, 0.2, -3.2], np.float32),
+}
+
+
+@pytest.mark.parametrize("parties", [1, 3])
+def test_what_is_added_is_what_the_norms_saw(parties):
+    """Compiled twice, for the norms and for the sum, such slopes differ in their first digit."""
+
+    def loss(weights, record):
+        inside = jnp.tanh(record[0] @ weights["inner"])
+        return jnp.logaddexp(0.0, -record[1] * (inside @ weights["outer"]))
+
+    plan = PerRecord(loss, SATURATED, (np.zeros(9, np.float32), np.float32(0)))
+    clipping, grid, count = Clipping("per-layer", block=4, quantile=0.5), 2.0**-10, 2_000
+
+    def one(bounds, rows, mask):
+        columns = (rows, jnp.ones(8))
+        return clipped_sum(plan, clipping, SATURATED, bounds, columns, mask, grid, False).value
+
+    program = jax.jit(jax.vmap(one) if parties > 1 else one)
+    assert "conditional" in program.lower(*_saturated(parties, 0)).compile().as_text()
+    for number in range(count // parties):
+        sums = np.asarray(program(*_saturated(parties, number)), float).reshape(-1, 42) * grid
+        assert np.linalg.norm(sums[:, :36], axis=1).max() <= np.sqrt(0.5) + grid * 6
+
+
+def _saturated(parties, number):
+    """Bounds that clip everything, and one record among eight rows of each party."""
+    rows = np.random.default_rng(number).normal(size=(parties, 8, 9)).astype(np.float32)
+    given = np.full((parties, 2), 1e-12, np.float32), rows, np.tile(np.arange(8) == 2, (parties, 1))
+    return given if parties > 1 else tuple(part[0] for part in given)

@@ -29,7 +29,7 @@ from unisono.errors import InvalidInput
 from unisono.mechanisms.gaussian import GaussianSum
 from unisono.mechanisms.laplace import LaplaceSum
 
-from ..methods import statistics
+from ..methods import CleanSums, statistics
 
 QUIET = GaussianSum(1e-9)
 NOISY = {"Gaussian": GaussianSum(6.0), "Laplace": LaplaceSum(6.0 / np.sqrt(2))}
@@ -409,12 +409,12 @@ def test_audit(name, delta):
     facts = agree_facts([3], 3, Trust.LOCAL)
     study = Study(statistics([question], 1.0, delta), facts, Trust.LOCAL)
     algorithm, worlds = study.algorithm, []
+    sums = CleanSums(algorithm, facts)
     for own in (one, other):
         rows = np.array([own, (0.3, 1, 1), (0.0, 0, 0)], np.float32)
-        _, made = algorithm.local(facts, (), None, (rows,), np.ones(3, bool))
-        worlds.append(np.asarray(made.value, np.float64).ravel() * made.grid)
+        worlds.append(sums(rows))
     gap, noise = worlds[0] - worlds[1], algorithm.event(facts, Trust.LOCAL).noise
-    bound = made.sensitivity.under(Relation.REPLACE_ONE)
+    bound = sums.sensitivity.under(Relation.REPLACE_ONE)
     norm, far = ("l2", np.linalg.norm(gap)) if delta else ("l1", np.abs(gap).sum())
     assert 0.999 * bound.in_norm(norm) < far <= bound.in_norm(norm)
     for factor in (1.0, 0.5):

@@ -5,8 +5,10 @@ Statistical tests have fixed seeds; comments say how often a correct method woul
 
 import json
 import math
+from functools import partial
 from itertools import combinations, product
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -34,7 +36,10 @@ from unisono.problems.survival import BEYOND, ProportionalHazards
 from unisono.releases.rows import ScoredPoint
 from unisono.releases.together import together
 
+from ..methods import CleanSums
+
 PROBLEM = ProportionalHazards((Columns("age", 1, number=True), Columns("arm", 1, number=False)), 3)
+scores_of = jax.jit(partial(record_scores, PROBLEM))
 TRUTH = {"age": 0.02, "arm=drug": -0.5}
 SCHEMA = Schema.model_validate(
     {
@@ -83,7 +88,7 @@ def test_no_record_adds_more_than_its_bound(norms):
     p, pieces = PROBLEM.parameters, PROBLEM.pieces
     for _ in range(5):
         public = asked(generator, norms=norms)
-        found = np.asarray(record_scores(PROBLEM, public, jnp.asarray(rows(generator, 500))))
+        found = np.asarray(scores_of(public, jnp.asarray(rows(generator, 500))))
         assert found.shape == (500, (pieces + 2) * p + 3)
         assert np.linalg.norm(found[:, :p], axis=1).max() <= 1 + 1e-4
         assert np.linalg.norm(found[:, p : (pieces + 1) * p], axis=1).max() <= 1 + 1e-4
@@ -97,7 +102,7 @@ def test_the_supremum_is_attained():
         time = np.concatenate([np.linspace(1e-6, 1, 4001)] * 2)
         event = np.repeat([0.0, 1.0], 4001)
         same = np.column_stack([np.full(8002, 0.4), np.ones(8002), time, event])
-        found = record_scores(PROBLEM, public, jnp.asarray(same, jnp.float32))
+        found = scores_of(public, jnp.asarray(same, jnp.float32))
         longest = np.linalg.norm(np.asarray(found)[:, : PROBLEM.parameters], axis=1).max()
         assert 0.99 < longest <= 1 + 1e-4
 
@@ -123,7 +128,7 @@ def test_scores_have_mean_zero_at_the_truth():
     event = (time <= censored) & (time < BEYOND)
     seen = np.where(np.minimum(time, censored) > 1, BEYOND, np.minimum(time, censored))
     made = np.column_stack([standard, seen, event])
-    scores = np.asarray(record_scores(PROBLEM, public, jnp.asarray(made, jnp.float32)))[:, :5]
+    scores = np.asarray(scores_of(public, jnp.asarray(made, jnp.float32)))[:, :5]
     assert np.abs(scores.mean(axis=0) / scores.std(axis=0) * math.sqrt(n)).max() < 4.5
 
 
@@ -207,15 +212,14 @@ def test_audit_of_both_stages(factor):
     for study in (first, second.begun(None)):
         algorithm = study.algorithm
         public = algorithm.ask(algorithm.init(facts)[0])
-        worlds = []
+        sums, worlds = CleanSums(algorithm, facts, public), []
         for corner in corners:
             here = others.copy()
             here[0] = corner
-            _, made = algorithm.local(facts, public, None, (here,), np.ones(12, bool))
-            worlds.append(np.asarray(made.value, np.float64).ravel() * made.grid)
+            worlds.append(sums(here))
         gap = max((one - two for one, two in combinations(worlds, 2)), key=np.linalg.norm)
         length = np.linalg.norm(gap)
-        bound = made.sensitivity.under(Relation.REPLACE_ONE).in_norm("l2")
+        bound = sums.sensitivity.under(Relation.REPLACE_ONE).in_norm("l2")
         assert 0.7 * bound < length <= bound
         scale = factor * algorithm.event(facts, Trust.LOCAL).noise.std
         scores = [c + scale * length * generator.normal(size=10_000) for c in (gap @ gap, 0.0)]
@@ -504,13 +508,12 @@ def test_audit_by_the_records_that_are_furthest_apart():
             )
             weights = jnp.array([1.0, 0.0, 0.0])
             public = public._replace(point=point, weights=weights, gradient_norm=np.float32(0.1))
-        worlds = []
+        sums, worlds = CleanSums(algorithm, facts, public), []
         for own in ([1, 1, 1.0, 0], [-1, 0, 0.9, 0]):
             there = np.array([own, [0, 0, 0.5, 1]], np.float32)
-            _, made = algorithm.local(facts, public, None, (there,), np.ones(2, bool))
-            worlds.append(np.asarray(made.value, np.float64).ravel() * made.grid)
+            worlds.append(sums(there))
         length = np.linalg.norm(worlds[0] - worlds[1])
-        bound = made.sensitivity.under(Relation.REPLACE_ONE).in_norm("l2")
+        bound = sums.sensitivity.under(Relation.REPLACE_ONE).in_norm("l2")
         assert 0.95 * bound < length <= bound
         noise = algorithm.event(facts, Trust.LOCAL).noise.std
         for factor in (1.0, 0.5):

@@ -28,6 +28,8 @@ from unisono.engines import in_process
 from unisono.errors import InvalidInput
 from unisono.problems.linear import linear_loss
 
+from ..methods import CleanSums
+
 TRUTH = np.array([2.0, -6.0, 1.0, -0.5])
 RECORDS = 4000
 TWO_CLASSES = linear_loss()
@@ -197,9 +199,9 @@ def test_audit_of_both_stages(loss, factor):
     points = rows(4, 40)
     own = np.arange(40.0) % 3 if several else labels(points, 4)
     ends = ((-1, 0, 1), (-1, 0, 1), (-1, 1), (1,), (0, 1, 2) if several else (-1, 1))
-    for study, gap, made in _audited(first, second, points, own, ends):
+    for study, gap, sums in _audited(first, second, points, own, ends):
         length = np.linalg.norm(gap)
-        bound = made.sensitivity.under(Relation.REPLACE_ONE).in_norm("l2")
+        bound = sums.sensitivity.under(Relation.REPLACE_ONE).in_norm("l2")
         assert 0.7 * bound < length <= bound
         scale = factor * study.algorithm.event(facts, Trust.LOCAL).noise.std
         scores = [c + scale * length * generator.normal(size=10_000) for c in (gap @ gap, 0.0)]
@@ -211,18 +213,17 @@ def test_audit_of_both_stages(loss, factor):
 
 
 def _audited(first, second, points, own, ends):
-    """Each stage, the longest way between two worlds, and what a party made in one of them."""
+    """Each stage, the longest way between two worlds, and what a party makes of them."""
     for study in (first, second.begun(None)):
         algorithm = study.algorithm
         public = algorithm.ask(algorithm.init(study.facts)[0])
-        worlds = []
+        sums, worlds = CleanSums(algorithm, study.facts, public), []
         for *corner, label in product(*ends):
             here, marks = points.copy(), np.asarray(own, np.float32).copy()
             here[0], marks[0] = corner, label
-            _, made = algorithm.local(study.facts, public, None, (here, marks), np.ones(40, bool))
-            worlds.append(np.asarray(made.value, np.float64).ravel() * made.grid)
+            worlds.append(sums(here, marks))
         yield (
             study,
             max((one - two for one, two in combinations(worlds, 2)), key=np.linalg.norm),
-            made,
+            sums,
         )

@@ -533,3 +533,12 @@ def test_an_estimate_says_what_it_cost_against_whom(trust):
     else:
         assert found.epsilon == pytest.approx(1.0, rel=1e-3)
         assert "guarantee: none" not in text
+
+
+def test_a_question_that_is_asked_again_is_the_same_and_spelt_as_it_was_asked():
+    """The program of the first is used again; how another was spelt never shows in a study."""
+    assert mean(0, (0, 120)) is mean(0, (0, 120))
+    assert mean(0, (0, 120)) is not mean(0, (0, 120), name="age")
+    whole, named = (histogram(0, labels) for labels in ((0, 1), (False, True)))
+    assert whole.settings != named.settings  # although 0 == False
+    assert histogram(0, [0, 1]).settings == histogram(0, (0, 1)).settings  # a list is not hashable

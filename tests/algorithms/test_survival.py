@@ -37,6 +37,8 @@ from unisono.errors import BudgetExceeded, ClippedValues, InvalidInput
 from unisono.models.kaplan_meier import KAPLAN_MEIER
 from unisono.problems.survival import BEYOND, SurvivalTimes
 
+from ..methods import CleanSums
+
 HORIZON, SHAPE, SCALE = 10.0, 1.2, 6.0
 TWO = ("placebo", "drug")
 
@@ -490,15 +492,14 @@ def test_audit_of_both_stages(factor):
     for study in (first, begun):
         algorithm = study.algorithm
         public = algorithm.ask(algorithm.init(facts)[0])
-        worlds = []
+        sums, worlds = CleanSums(algorithm, facts, public), []
         for own in ((0.0, 1, 0), (0.0, 1, 1), (1.0, 0, 0), (1.0, 0, 1), (0.5, 1, 0), (0.5, 1, 1)):
             rows = rows_of(time, event, group)
             rows[0] = own
-            _, made = algorithm.local(facts, public, None, (rows,), np.ones(40, bool))
-            worlds.append(np.asarray(made.value, np.float64).ravel() * made.grid)
+            worlds.append(sums(rows))
         scale = factor * algorithm.event(facts, Trust.LOCAL).noise.std
         gap = max((one - other for one in worlds for other in worlds), key=np.linalg.norm)
-        bound = made.sensitivity.under(Relation.REPLACE_ONE).in_norm("l2")
+        bound = sums.sensitivity.under(Relation.REPLACE_ONE).in_norm("l2")
         assert 0.95 * bound < np.linalg.norm(gap) <= bound
         centres = (gap @ gap, 0.0)
         length = np.linalg.norm(gap)

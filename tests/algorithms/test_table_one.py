@@ -99,9 +99,13 @@ class Simulated:
         facts = Facts((len(rows),), rows.shape[1], 1, exact_sizes=not hidden)
         self.study = Study(STATISTICS.method(self.posed.problem, privacy), facts, Trust.LOCAL)
         table, step = self.posed.problem.table(facts), self.study.algorithm.grid(facts, Trust.LOCAL)
-        mask = jnp.ones(len(rows), bool)
-        made, _ = table.integers(facts, privacy, step, ((), jnp.asarray(rows)), mask)
-        self.clean = np.asarray(made.value, np.float64) * step
+
+        @jax.jit
+        def steps(rows):
+            mask = jnp.ones(len(rows), bool)
+            return table.integers(facts, privacy, step, ((), rows), mask)[0].value
+
+        self.clean = np.asarray(steps(rows), np.float64) * step
         event = self.study.algorithm.event(facts, Trust.LOCAL)
         self.law = sum_law(event, facts, Trust.LOCAL, 1, step)
 

@@ -30,7 +30,7 @@ from scipy.optimize import isotonic_regression
 
 from unisono.algorithms.estimates import Estimate
 from unisono.algorithms.readings import Noisy
-from unisono.algorithms.survey import Question
+from unisono.algorithms.survey import Question, remembered
 from unisono.core.certificate import Certificate
 from unisono.errors import InvalidInput
 from unisono.problems.columns import Bounds, Groups, require_bounds
@@ -109,6 +109,7 @@ class Tree:
         )
 
 
+@remembered
 def quantiles(
     column: int,
     bounds: Bounds,

@@ -18,7 +18,7 @@ import numpy as np
 from unisono.algorithms import readings
 from unisono.algorithms.estimates import Estimate
 from unisono.algorithms.readings import Noisy
-from unisono.algorithms.survey import STATISTICS, Question, Survey
+from unisono.algorithms.survey import STATISTICS, Question, Survey, remembered
 from unisono.core.certificate import Certificate
 from unisono.errors import InvalidInput
 from unisono.problems.columns import (
@@ -57,6 +57,7 @@ def _value(column: int, public: Any, features: Any) -> Any:
     return features[:, column]
 
 
+@remembered
 def count(column: int, *, name: str = "count", by: Groups | None = None) -> Question:
     """How many records have 1 (true) in `column`."""
     block = _grouped(Block(name, _TRUE, partial(_is_true, column)), by)
@@ -65,6 +66,7 @@ def count(column: int, *, name: str = "count", by: Groups | None = None) -> Ques
     return Question(name, lambda hidden: block, read, _about(by, kind="count", column=column))
 
 
+@remembered
 def total(
     column: int,
     bounds: Bounds,
@@ -115,6 +117,7 @@ def total(
     return Question(name, build, read, about)
 
 
+@remembered
 def mean(
     column: int,
     bounds: Bounds,
@@ -161,6 +164,7 @@ def standard_deviation(column: int, bounds: Bounds, **options: Any) -> Question:
     return mean(column, bounds, wanted=("standard deviation",), **options)
 
 
+@remembered
 def proportion(column: int, *, name: str = "proportion", by: Groups | None = None) -> Question:
     """The share of records with 1 in `column`: of all, or of each group."""
 
@@ -182,6 +186,7 @@ def proportion(column: int, *, name: str = "proportion", by: Groups | None = Non
     return Question(name, build, read, _about(by, kind="proportion", column=column))
 
 
+@remembered
 def histogram(
     column: int,
     labels: tuple[Any, ...],

@@ -15,7 +15,8 @@ print it for ε < 1: too much there, and too little above 8.42 (δ = 1e-5).
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from functools import lru_cache, wraps
+from typing import Any, NamedTuple, ParamSpec
 
 import jax.numpy as jnp
 import numpy as np
@@ -35,6 +36,7 @@ from unisono.releases.algorithm import Algorithm, AlgorithmKind, Publication, Pu
 from unisono.releases.release import Priced, Release
 from unisono.releases.table import Block, Table, table_columns
 
+P = ParamSpec("P")
 Read = Callable[[Noisy, float, Certificate], Sequence[Any]]
 
 
@@ -61,6 +63,26 @@ class Question:
 
         settings = (*self.settings, ("counted", True))
         return replace(self, build=lambda hidden: self.build(True), read=read, settings=settings)
+
+
+def remembered(make: Callable[P, Question]) -> Callable[P, Question]:
+    """Who asks again with the same settings gets the same question, and with it the program that
+    was compiled for the first (`engines.rounds`): the functions of two questions are never equal.
+    Settings are the same if they also read the same: 0 and 0.0 are spelt differently in a study."""
+
+    @lru_cache(maxsize=64)
+    def kept(spelt: str, *args: P.args, **options: P.kwargs) -> Question:
+        return make(*args, **options)
+
+    @wraps(make)
+    def question(*args: P.args, **options: P.kwargs) -> Question:
+        try:
+            hash((args, *options.values()))
+        except TypeError:  # lists of labels, say
+            return make(*args, **options)
+        return kept(repr((args, options)), *args, **options)  # type: ignore[arg-type]
+
+    return question
 
 
 @dataclass(frozen=True)
@@ -227,4 +249,13 @@ STATISTICS = AlgorithmKind(
     ),
 )
 
-__all__ = ["STATISTICS", "Opened", "Question", "StatisticsConfig", "Survey", "pack", "unpack"]
+__all__ = [
+    "STATISTICS",
+    "Opened",
+    "Question",
+    "StatisticsConfig",
+    "Survey",
+    "pack",
+    "remembered",
+    "unpack",
+]

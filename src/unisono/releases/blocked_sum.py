@@ -33,7 +33,7 @@ from unisono.core.sensitivity import Sensitivity, positive
 from unisono.core.trust import Unit
 from unisono.core.values import _BOUNDED_ONLY, Contribution, blocked_sum_sensitivity
 from unisono.errors import InvalidInput
-from unisono.problems.per_record import PerRecord, cut, masked
+from unisono.problems.per_record import PerRecord, Pieces, cut, masked
 from unisono.releases.release import Release, batch_size
 
 Style = Literal["flat", "per-layer", "normalised"]
@@ -250,7 +250,7 @@ def _block(
     step: float,
 ) -> list[Any]:
     """One block's sum in steps: a float sum per array of parameters, rounded once."""
-    pieces = cut(problem.pieces(parameters, records))
+    pieces = _computed_once(problem, parameters, bounds, records)
     norms = problem.norms(pieces)
     keep = mask & jnp.isfinite(pieces.losses) & jnp.all(jnp.isfinite(norms), axis=1)
     pieces = masked(pieces, keep)
@@ -261,6 +261,35 @@ def _block(
     readings = _gauges(clipping, within, pieces.losses)
     gauge = jnp.round(clipping.gauge / step * readings).astype(jnp.int32)
     return [*rounded, jnp.sum(jnp.where(keep[:, None], gauge, 0), axis=0)]
+
+
+def _computed_once(problem: PerRecord, parameters: Any, bounds: Any, records: Any) -> Pieces:
+    """The pieces of gradients, in memory: what is added is, bit for bit, what the norms saw.
+
+    A compiler that fuses computes them once for the norms and once more for the sum, and may round
+    products differently there: 1 - tanh² of a saturated neuron then differs in its first digit, and
+    a sum exceeds its bound. XLA drops barriers before it fuses, but keeps what a branch gives in
+    memory: so this is one, taken always (bounds are positive by now, which no compiler knows), by
+    all parties of a vectorised program at once."""
+
+    def computed() -> Pieces:
+        return cut(problem.pieces(parameters, records))
+
+    def nothing() -> Pieces:
+        return jax.tree.map(lambda leaf: jnp.full(leaf.shape, jnp.nan, leaf.dtype), shapes)
+
+    shapes = jax.eval_shape(computed)
+    return jax.lax.cond(_positive(bounds), computed, nothing)
+
+
+@jax.custom_batching.custom_vmap
+def _positive(bounds: Any) -> Any:
+    return jnp.all(bounds > 0)
+
+
+@_positive.def_vmap
+def _all_positive(axis_size: int, in_batched: Any, bounds: Any) -> tuple[Any, bool]:
+    return _positive(bounds), False
 
 
 def _weights(clipping: Clipping, norms: Any, bounds: Any) -> tuple[Any, Any]:

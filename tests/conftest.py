@@ -64,6 +64,10 @@ def pytest_collection_finish():
     gc.set_threshold(10_000)
 
 
+def pytest_unconfigure():
+    gc.unfreeze()
+
+
 @pytest.fixture(autouse=True)
 def programs_of_their_own(request):
     """Equal studies share their compiled program. One that a test has changed is compiled anew,

@@ -1,4 +1,5 @@
-"""What benchmarks/inference_coverage.py keeps and says of its counts, without any simulation."""
+"""What benchmarks/inference_coverage.py keeps and says of its counts, and that simulations with
+noise by its law add it to the integers of the engine."""
 
 from pathlib import Path
 
@@ -39,8 +40,8 @@ def test_a_run_goes_on_where_the_last_one_stopped(coverage, monkeypatch, tmp_pat
     """Each simulation is counted once, and none where enough are there."""
     seen = []
 
-    def simulated(cell, made, numbers):
-        seen.extend(numbers)
+    def simulated(cell, made, numbers, engine=False):
+        seen.extend(numbers if numbers != range(1) else [])
         return counted(coverage, len(numbers), [0.95] * 5, numbers.start)
 
     monkeypatch.setattr(coverage, "stages", lambda cell: None)
@@ -52,6 +53,21 @@ def test_a_run_goes_on_where_the_last_one_stopped(coverage, monkeypatch, tmp_pat
     assert seen == list(range(70))
     assert found.simulations == 70
     assert found.determined.tolist() == [70] * 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["binomial", "gaussian", "poisson"])
+def test_noise_by_law_is_added_to_the_integers_of_the_engine(coverage, family):
+    """Exactly, in every round of both stages, and it is as wide as the engine's."""
+    made = coverage.stages(coverage.Cell("a", family, 2000, 3.0))
+    coverage.simulated(coverage.Cell("a", family, 2000, 3.0), made, range(1))
+    stage, random = made.by_law.second, np.random.default_rng(0)
+    wide = np.std([stage.noise(random, 0) for _ in range(200)])
+    study = stage.study
+    event = study.algorithm.event_of(study.facts, study.trust, 0, 0)
+    # 200 draws of some 40 numbers: a standard error of 1 %.
+    grid = study.algorithm.grid(study.facts, study.trust)
+    assert wide * grid == pytest.approx(event.noise.std * (5 / study.facts.honest) ** 0.5, rel=0.04)
 
 
 def test_verdicts(coverage):

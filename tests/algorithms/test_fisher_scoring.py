@@ -10,7 +10,7 @@ from scipy.stats import binom
 
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.algorithms.column_scales import COLUMN_SCALES, scales_of
-from unisono.algorithms.fisher_scoring import FISHER_SCORING, fitted, terms_for
+from unisono.algorithms.fisher_scoring import FISHER_SCORING, fitted, terms_for, weights_taken
 from unisono.algorithms.noisy_scores import (
     Scored,
     denoised,
@@ -30,7 +30,7 @@ from unisono.core.trust import Relation, Trust
 from unisono.core.values import Private
 from unisono.engines import in_process, rounds
 from unisono.errors import InvalidInput
-from unisono.problems.glm import Columns, GeneralizedLinear
+from unisono.problems.glm import DISPERSIONS, Columns, GeneralizedLinear
 from unisono.releases.together import together
 
 from ..methods import CleanSums
@@ -296,3 +296,31 @@ def test_eigenvalues_that_noise_drove_apart_come_together_again():
 def test_a_curvature_without_noise_stays_as_it_is():
     curvature = np.array([[400.0, 60.0], [60.0, 300.0]])
     assert denoised(np, curvature, 1e-3) == pytest.approx(positive(np, curvature), rel=1e-6)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.5])
+@pytest.mark.parametrize("skewed", [False, True])
+def test_weights_do_not_hide_how_widely_counts_spread(alpha, skewed):
+    """Meat over curvature is too small by what weights take off, so that counts would never look
+    overdispersed; what is taken back is nearly that, and where rows are skewed less."""
+    config = FISHER_SCORING.config(bend_at=1.2, gradient_norm=0.85, curvature_norm=3.0)
+    own, mean, bend = problem("poisson"), 1.5, 1.2
+    generator = np.random.default_rng(0)
+    draw = generator.normal(size=(40_000, 3))
+    row = np.exp(draw) - 1.6 if skewed else draw
+    square = 1 + np.sum(row**2, axis=1)
+    spread = generator.gamma(1 / alpha, alpha, len(row)) if alpha else 1.0
+    y = generator.poisson(mean * spread, len(row))
+    said = own.said(np.full(len(y), np.log(mean)), y, 0.0, bend)
+    reach, slope = own.reach(mean, bend), own.slope(mean, bend)
+    by_gradient = config.gradient_norm * 2 * reach / (np.sqrt(square) * reach)
+    weight = np.minimum(1, np.minimum(by_gradient, config.curvature_norm * 4 / (slope * square)))
+    curvature = np.sum(weight * slope * square)
+    seen = np.sum(weight**2 * np.asarray(said.residual) ** 2 * square) / curvature
+    taken = np.interp(curvature / len(y), *weights_taken(config, own, mean))
+    true = np.sum(weight**2 * square) / np.sum(weight * square)
+    assert true - 0.05 < taken < true + (0.2 if skewed else 0.0)
+    grid, scatter = np.array(DISPERSIONS), own.scatter(mean, bend)[0]
+    before, found = np.interp([seen, seen / taken], scatter, grid)
+    assert before < 0.1
+    assert found <= 0.1 if alpha == 0 else found > (0.2 if skewed else 0.4)

@@ -23,7 +23,7 @@ facts: with μ the Gaussian-DP parameter of the promise, n records and p paramet
 
     κ = n μ / p^1.5     below 11 one round, below 35 two, else three
     λ = sqrt(n / p) μ   residuals are bounded at k = 1 + λ / 33 in [1.2, 2];
-                        C_g = c sqrt(p) sup|ψ - a|, c = .85 λ / 6, at least .85
+                        C_g = c sqrt(p) sup|ψ - a|, c from .85 on, see `_gradient_norm`
 
 k and c are about where the variance of a step is least: with E ψ² and b = E ψ' of a normal law and
 t = 2 c / λ, it goes with (E ψ² + t² k²) / b², so that little noise is worth wide bounds, and much
@@ -44,7 +44,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from pydantic import Field
-from scipy.special import ndtr
+from scipy.special import chdtri, ndtr
 
 from unisono.accounting import gaussian
 from unisono.algorithms.column_scales import COLUMN_SCALES, Scales, scales_of
@@ -140,15 +140,24 @@ def resolve(
     kappa, signal = records * mu / p**1.5, math.sqrt(records / p) * mu
     rounds = config.rounds or (1 if kappa < 11 else 2 if kappa < 35 else 3)
     rounds = rounds_of_persons(config.rounds, rounds, problem, facts)
-    widest = 2.5 if problem.family == "binomial" else 1.0
     rule = {
         "rounds": rounds,
         "bend_at": rounded(min(max(1 + signal / 33, 1.2), 2.0)),
-        "gradient_norm": rounded(min(max(0.85 * signal / 6, 0.85), widest)),
+        "gradient_norm": rounded(_gradient_norm(problem.family, signal)),
         "curvature_norm": rounded(1.0 if rounds == 1 else min(max(kappa / 25, 1.3), 4.0)),
     }
     said = {name: value for name, value in config if value is not None}
     return config.model_copy(update={**rule, **said})
+
+
+def _gradient_norm(family: str, signal: float) -> float:
+    """c by λ. Noise grows with c, and what weights below 1 cost in variance is small: 1 is enough.
+    But where the model does not hold, weights move what is estimated, and logistic models hold the
+    least often: there c grows as noise falls, first so that noise keeps its part of the errors,
+    beyond λ = 9 more slowly, so that it loses it."""
+    if family == "binomial":
+        return max(0.85, min(0.85 * signal / 6, 1.275 * (signal / 9) ** 0.3, 2.5))
+    return max(0.85, min(0.085 * signal, 1.0))
 
 
 def release(config: FisherScoringConfig, problem: GeneralizedLinear, facts: Facts) -> Release:
@@ -186,7 +195,8 @@ def _vector(problem: GeneralizedLinear) -> int:
 class Start(NamedTuple):
     """What the first release told: middles and spreads (d,), the first θ (p,), v there, the largest
     residual there, the target's own spread and mean, and how widely residuals of counts scatter
-    by their dispersion (`GeneralizedLinear.scatter`)."""
+    by their dispersion (`GeneralizedLinear.scatter`), and what weights take off it (2, m), see
+    `weights_taken`."""
 
     centre: Any
     scale: Any
@@ -196,6 +206,7 @@ class Start(NamedTuple):
     spread: Any
     mean: Any
     scatter: Any
+    taken: Any
 
 
 class Point(NamedTuple):
@@ -238,7 +249,7 @@ def start_of(
     config: FisherScoringConfig, problem: GeneralizedLinear, scales: Scales, records: float
 ) -> Start:
     assert config.bend_at is not None
-    mean = problem.inside(scales.mean, records)
+    mean, counts = problem.inside(scales.mean, records), problem.family == "poisson"
     theta = np.zeros(problem.parameters)
     theta[0] = problem.link(mean) - scales.offset
     return Start(
@@ -249,8 +260,32 @@ def start_of(
         problem.reach(mean, config.bend_at),
         scales.spread if problem.family == "gaussian" else 1.0,
         mean,
-        problem.scatter(mean, config.bend_at) if problem.family == "poisson" else np.zeros((1, 1)),
+        problem.scatter(mean, config.bend_at) if counts else np.zeros((1, 1)),
+        weights_taken(config, problem, mean) if counts else np.ones((2, 1)),
     )
+
+
+def weights_taken(
+    config: FisherScoringConfig, problem: GeneralizedLinear, mean: float
+) -> np.ndarray:
+    """How far weights draw down the mean square of residuals that meat over curvature shows.
+
+    It is Σ w² |q|² (ψ - a)² over Σ w b |q|², too small by Σ w² |q|² / Σ w |q|² (second row). How
+    long rows are is not known, but the mean of w b |q|² is (first row, rising): the trace of the
+    curvature over the records. Lengths are taken for those of normal rows of some spread.
+    """
+    assert config.bend_at is not None
+    assert config.gradient_norm is not None
+    assert config.curvature_norm is not None
+    p, slope = problem.parameters, problem.slope(mean, config.bend_at)
+    levels = (np.arange(32) + 0.5) / 32
+    squares = np.geomspace(0.1, 60.0, 64)[:, None] * chdtri(p, 1 - levels)
+    # The reach is part of C_g, and cancels.
+    by_gradient = config.gradient_norm * np.sqrt(p / squares)
+    by_curvature = config.curvature_norm * p / (slope * squares)
+    weights = np.minimum(1.0, np.minimum(by_gradient, by_curvature))
+    once, twice = (weights * squares).mean(axis=1), (weights**2 * squares).mean(axis=1)
+    return np.stack([np.maximum.accumulate(slope * once), twice / once])
 
 
 def _first_point(xp: Any, problem: GeneralizedLinear, start: Start) -> Point:
@@ -523,6 +558,8 @@ def build(
 
     def begin(found: Any) -> tuple[ScoringState, None]:
         start = start_of(config, problem, scales_of(problem, found), sum(facts.records))
+        if facts.group > 1:  # weights of persons are of the sum of their rows
+            start = start._replace(taken=np.ones((2, 1)))
         start = Start(*(np.asarray(part, np.float32) for part in start))
         point = Point(*(np.float32(part) for part in _first_point(np, problem, start)))
         points = Point(*(np.stack([part] * rounds) for part in point))
@@ -596,11 +633,15 @@ def _dispersion(
     xp: Any, problem: GeneralizedLinear, state: ScoringState, scored: Scored, explained: Any
 ) -> Any:
     """α of counts, from how widely residuals scattered that were computed with the last one, but
-    for what the step explains: at first they hold the whole effect of x."""
+    for what weights take off and what the step explains: at first they hold the whole effect of
+    x."""
     if problem.family != "poisson":
         return state.point.alpha
     grid = xp.asarray(DISPERSIONS)
-    seen = xp.trace(scored.meat) / xp.maximum(xp.trace(scored.curvature), 1e-6)
+    length = xp.maximum(xp.trace(scored.curvature), 1e-6)
+    records = xp.maximum(state.records[state.round], 1.0)
+    taken = xp.interp(length / records, state.start.taken[0], state.start.taken[1])
+    seen = xp.trace(scored.meat) / length / taken
     place = xp.argmin(xp.abs(grid - state.point.alpha))
     return xp.interp(seen - explained, state.start.scatter[place], grid)
 

@@ -141,6 +141,11 @@ class GeneralizedLinear:
         table = _counts_table(0.0, bend_at, self.target[1])
         return float(np.interp(math.log(mean), table.log_mean, table.reach))
 
+    def slope(self, mean: float, bend_at: float) -> float:
+        """b of a count whose mean is this."""
+        table = _counts_table(0.0, bend_at, self.target[1])
+        return float(np.interp(math.log(mean), table.log_mean, table.slope))
+
     def link(self, mean: float) -> float:
         """The score of a mean."""
         if self.family == "gaussian":

@@ -131,14 +131,22 @@ def test_the_certificate_does_not_depend_on_how_many_runs_there_were(monkeypatch
     assert found[0] == found[1]
 
 
-def test_with_a_trusted_server_parties_see_no_iterate_of_one_round():
+def test_with_a_trusted_server_parties_pay_for_all_runs():
+    """Their records judge every model, so that they are told of it."""
     X, y, parties = table(300)
     own = search(logistic(trust="trusted-server"), method="random-stopping", epsilon=4.0)
     own.fit(X, y, parties)
-    assert own.certificate_.epsilon(PARTY, REPLACE) <= 4
-    assert own.certificate_.epsilon(NETWORK, REPLACE) <= 4
-    assert own.certificate_.epsilon(ITERATES, REPLACE) > 4
+    assert own.certificate_.epsilon(FINAL_MODEL, REPLACE) <= 4
+    assert all(own.certificate_.epsilon(v, REPLACE) > 4 for v in (PARTY, NETWORK, ITERATES))
     assert math.isinf(own.certificate_.epsilon(SERVER, REPLACE))
+
+
+def test_candidates_that_differ_anywhere_share_nothing():
+    """Also where NumPy's words for a long array leave the difference out."""
+    bounds = [(np.full(1100, -1.0), np.full(1100, 1.0)) for _ in range(2)]
+    bounds[1][1][500] = 2.0
+    assert repr(bounds[0]) == repr(bounds[1])
+    assert module._told(bounds[0]) != module._told(bounds[1])
 
 
 def test_a_ledger_that_cannot_bear_all_runs_refuses_before_the_first():

@@ -256,16 +256,30 @@ def test_at_random_the_promise_is_to_who_sees_the_final_model():
         build(sharing)
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")
-def test_lots_are_drawn_once_and_survive_a_restart(tmp_path, monkeypatch):
-    """Stopped in its second run: it goes on with the same lots, all runs are made again, and who
-    sees the final model pays once."""
+def begun(tmp_path):
+    """A study with records; how it is run."""
     study, data = tmp_path / "study.toml", tmp_path / "data"
     study.write_text(text(AT_RANDOM))
     data.mkdir()
     for number, name in enumerate(NAMES):
         write_records(data / f"{name}.csv", number)
-    arguments = ["run", str(study), "--data", str(data), "--budget", "30"]
+    return data, ["run", str(study), "--data", str(data), "--budget", "30"]
+
+
+def histories(data, viewer):
+    """What each ledger has paid for against a viewer."""
+    books = [Ledger.open(data / f"{name}.ledger", ACCOUNTANT) for name in NAMES]
+    found = [book.history(viewer) for book in books]
+    for book in books:
+        book.close()
+    return found
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_search_that_was_stopped_pays_again_in_full(tmp_path, monkeypatch):
+    """Stopped in its second run: nothing shows that nobody saw a result of it, so all pay again,
+    with lots of their own. As many runs are made as there can be, whatever was drawn."""
+    data, arguments = begun(tmp_path)
     one_run, drawn, runs, keys = LocalRun._one_run, RandomStopping.drawn, [], []
 
     def lots(law, key, candidates):
@@ -277,28 +291,46 @@ def test_lots_are_drawn_once_and_survive_a_restart(tmp_path, monkeypatch):
         runs.append(place)
         if len(runs) == 2:
             raise KeyboardInterrupt
-        return one_run(self, found, place, pots)
+        score, outcome = one_run(self, found, place, pots)
+        return (99.0 if place == 0 else score), outcome  # the last would win, and do not count
 
     monkeypatch.setattr(RandomStopping, "drawn", lots)
     monkeypatch.setattr(LocalRun, "_one_run", stopped)
     assert RUNNER.invoke(app, arguments).exit_code != 0
-    assert list(data.glob("*.lots"))
     shown = RUNNER.invoke(app, [*arguments, "--json"])
     assert shown.exit_code == 0, shown.output
-    assert runs == [1, 2, 1, 2, 1]
-    assert keys[0] == keys[1]
-    assert not list(data.glob("*.lots"))
+    assert runs == [1, 2, 1, 2, 1, 0, 0, 0]
+    assert keys[0] != keys[1]
+    assert "candidate 2" not in shown.stderr  # which candidate a run is of
     search = json.loads(shown.stdout)["result"]["search"]
     assert [one["score"] is None for one in search["candidates"]].count(False) == 1
-    book = Ledger.open(data / f"{NAMES[0]}.ledger", ACCOUNTANT)
+    assert search["chosen"] in (2, 3)
     cost = built(AT_RANDOM).costs[0]
-    assert book.history(FINAL_MODEL) == cost[FINAL_MODEL]
-    assert book.history(ITERATES) == cost[ITERATES] * 2
     stated = json.loads((tmp_path / "study.run" / "certificate.json").read_text())["events"]
-    for viewer in (FINAL_MODEL, ITERATES):  # who saw runs that were lost saw them
-        assert composed_from_json(stated[viewer]) == book.history(viewer)
-    book.close()
+    for viewer in (FINAL_MODEL, ITERATES):
+        assert histories(data, viewer) == [cost[viewer] * 1 + cost[viewer] * 1] * len(NAMES)
+        assert composed_from_json(stated[viewer]) == histories(data, viewer)[0]
     assert history_words(cost[ITERATES]) == "6 x run of a search"
     assert history_words(cost[FINAL_MODEL]) == "1 x best of up to 6 runs"
-    kept = [path.read_bytes() for path in (tmp_path / "study.run").iterdir() if path.is_file()]
-    assert not any(b"run 3" in content for content in kept)  # how many there were
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_no_party_is_left_out_of_the_payment(tmp_path, monkeypatch):
+    """Killed when the first ledger has paid and the second has not: afterwards all have paid at
+    least for what was released."""
+    data, arguments = begun(tmp_path)
+    authorize, calls = Ledger.authorize, []
+
+    def killed(self, cost, releases=1, purpose="", **more):
+        calls.append(purpose)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return authorize(self, cost, releases, purpose, **more)
+
+    monkeypatch.setattr(Ledger, "authorize", killed)
+    assert RUNNER.invoke(app, arguments).exit_code != 0
+    assert RUNNER.invoke(app, arguments).exit_code == 0
+    [cost, *_] = built(AT_RANDOM).costs
+    first, *others = histories(data, FINAL_MODEL)
+    assert first == cost[FINAL_MODEL] + cost[FINAL_MODEL]
+    assert all(own == cost[FINAL_MODEL] for own in others)

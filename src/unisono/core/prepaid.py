@@ -4,7 +4,9 @@ Where a random number of runs is made and the best is shown, what is paid is one
 them (`RandomStopping`), before the first. Each run then needs permissions and noise of its own, for
 the training and the score that it consists of. They come from a ledger in memory: it is opened with
 a draw of the grant that paid, so that there are no more of them than runs were paid for; its noise
-follows from that draw; and it grants what such a run releases, once, and nothing else.
+follows from that draw; and it grants what such a run releases, once, and nothing else. As many runs
+are made as there can be, and those beyond the number that was drawn do not count: how long a search
+took, and what it wrote, then does not tell that number, on whose secrecy the bound rests.
 
 Of a run that trains on some records and is judged by others, one record is in one of the two parts:
 neighbours differ in the training or in the scores. Which part it is in is drawn without looking at
@@ -12,20 +14,22 @@ it, so the run is a mixture over that draw, and costs what the dearer part does 
 both parts are options of the event.
 """
 
+import hashlib
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from unisono.core.costs import Cost, added, counted
 from unisono.core.events import Composed, Event, random_stopping
-from unisono.core.grant import Draw
+from unisono.core.grant import Draw, Grant
 from unisono.core.ledger import Accountant, Ledger
 from unisono.core.policy import Budget
-from unisono.core.trust import FINAL_MODEL, ITERATES, NETWORK, PARTY, Relation, Trust, Viewer
+from unisono.core.trust import FINAL_MODEL, ITERATES, Relation, Viewer
 from unisono.errors import GrantMisused
 
 # The number of runs has a law that grows with k + 1: few searches end after one or two.
 SHAPE = 2
+SEES_BEST_ONLY: frozenset[Viewer] = frozenset({FINAL_MODEL})
 UNPROVED = (
     "a candidate samples records in secret, and no Rényi bound of that is known under this "
     'relation, on which random stopping rests: use zero-out or add-or-remove, or {}"all"'
@@ -37,25 +41,23 @@ def one_of(parts: Sequence[Cost], viewer: Viewer) -> Event:
     return random_stopping([part[viewer] for part in parts], 1)
 
 
-def stopping_cost(
-    parts: Sequence[Cost], most: int, hidden: Collection[Viewer]
-) -> dict[Viewer, Composed]:
-    """What a search by random stopping costs each viewer: who sees the best run only (`hidden`)
-    pays for that, everybody else for as many runs as there can be."""
+def stopping_cost(parts: Sequence[Cost], most: int) -> dict[Viewer, Composed]:
+    """What a search by random stopping costs each viewer: who sees the best run only pays for that,
+    everybody else for as many runs as there can be. Parties are told every model that their
+    records judge, and are asked in every run, whatever the trust."""
     return {
         viewer: random_stopping([part[viewer] for part in parts], most, SHAPE) * 1
-        if viewer in hidden
+        if viewer in SEES_BEST_ONLY
         else one_of(parts, viewer) * most
         for viewer in parts[0]
     }
 
 
-def sees_best_only(trust: Trust, one_round: bool) -> frozenset[Viewer]:
-    """Who sees no run but the best: whoever sees the final model. A party is told every iterate;
-    where a trusted server asks it once in a run, it is told none."""
-    if trust is Trust.TRUSTED_SERVER and one_round:
-        return frozenset({FINAL_MODEL, PARTY, NETWORK})
-    return frozenset({FINAL_MODEL})
+def lots_of(grants: Sequence[Grant]) -> bytes:
+    """The secret by which the number of runs is drawn, of all parties' ledgers together: nobody
+    chooses it alone. A search that is paid for again draws it anew, since what two searches cost
+    together rests on their numbers being independent."""
+    return hashlib.blake2b(b"".join(grant.lot() for grant in grants), digest_size=32).digest()
 
 
 class _Bought:
@@ -97,4 +99,12 @@ def prepaid(draw: Draw, event: Event, costs: Sequence[Cost]) -> Ledger:
     return ledger
 
 
-__all__ = ["SHAPE", "UNPROVED", "one_of", "prepaid", "sees_best_only", "stopping_cost"]
+__all__ = [
+    "SEES_BEST_ONLY",
+    "SHAPE",
+    "UNPROVED",
+    "lots_of",
+    "one_of",
+    "prepaid",
+    "stopping_cost",
+]

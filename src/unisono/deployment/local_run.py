@@ -14,7 +14,7 @@ keeps its ledgers in memory and may be repeated at will.
 """
 
 import shutil
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,10 +26,10 @@ import numpy as np
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.core.certificate import Certificate, certify
 from unisono.core.costs import added
-from unisono.core.events import NOTHING, Composed
+from unisono.core.events import Composed
 from unisono.core.ledger import Ledger
 from unisono.core.outlook import Outlook, outlook
-from unisono.core.prepaid import one_of, prepaid
+from unisono.core.prepaid import lots_of, one_of, prepaid
 from unisono.core.study import Party, Study
 from unisono.core.trust import FINAL_MODEL, ITERATES, Trust, Viewer
 from unisono.core.values import Private
@@ -43,7 +43,7 @@ from unisono.engines import compilation_cache
 from unisono.engines.driver import RunOutcome, drive
 from unisono.engines.in_process import IDEAL
 from unisono.engines.payments import paid_before, paid_training, require_new, run_name
-from unisono.errors import BudgetExceeded, GrantMisused, PrivacyViolation
+from unisono.errors import BudgetExceeded, PrivacyViolation
 from unisono.runs.folder import CHECKPOINT, EVALUATION, PENDING, RESULT, STUDY, checkpoint_of, write
 from unisono.studies.build import Built, build
 from unisono.studies.clipped_people import warn_of_clipping
@@ -262,28 +262,26 @@ class LocalRun:
     def _search_at_random(
         self, built: SearchBuilt, books: Mapping[str, Ledger], follow: Follow
     ) -> dict[str, Any]:
-        """Pay for as many runs as there can be, make as many as were drawn, and show the best.
+        """Pay for as many runs as there can be, make them, and show the best of so many as were
+        drawn to count.
 
-        How many runs there are is drawn once: the lots lie beside the first party's ledger until
-        the end. A run of the study that was stopped makes all of them again, with fresh noise, and
-        pays for that against whoever sees iterates; of the runs that were lost nobody who sees the
-        final model has seen anything. Nothing that stays in the folder says how many there were.
+        A run of the study that was stopped pays for all of it again, against everyone: nothing can
+        show that nobody has seen its result.
         """
         assert built.file.search is not None
         name, most = f"{self._name} search", built.file.search.most
-        key, seed = self._lots(built, name, books), self.place.seed
-        before = sum(one.startswith(name) for one in next(iter(books.values())).purposes())
+        before = max(_times(book, name) for book in books.values())
         purpose = name if not before else f"{name} again {before}"
         grants = [
-            book.authorize(_again(cost, built.hidden) if before else cost, most, purpose, once=True)
+            book.authorize(cost, most, purpose, once=True)
             for book, cost in zip(books.values(), built.costs, strict=True)
         ]
         Budgets(self.place.folder, list(built.study.cost), books).write()
         law: Any = built.costs[0][FINAL_MODEL].parts[0][0].noise
-        number, lots = law.drawn(key, len(built.candidates))
+        number, lots = law.drawn(lots_of(grants), len(built.candidates))
         best: tuple[float, int, RunOutcome] | None = None
-        for index, place in enumerate(lots[:number]):
-            follow(Progress(index, 0, f"run {index + 1}: candidate {place + 1}"))
+        for index, place in enumerate(lots):
+            follow(Progress(index, most, f"run {index + 1} of {most}"))
             pots = {
                 party: prepaid(
                     grant.draw(index), one_of(parts, ITERATES), [parts[place], parts[-1]]
@@ -291,20 +289,17 @@ class LocalRun:
                 for party, grant, parts in zip(books, grants, built.parts, strict=True)
             }
             score, outcome = self._one_run(built, place, pots)
-            if best is None or score > best[0]:
+            if index < number and (best is None or score > best[0]):
                 best = (score, place, outcome)
         assert best is not None
         score, place, outcome = best
         scores = tuple(score if one == place else None for one in range(len(built.candidates)))
-        choice, again = Choice(place, scores), [_again(cost, built.hidden) for cost in built.costs]
-        shown_of = [
-            added([cost, *[more] * before]) for cost, more in zip(built.costs, again, strict=True)
+        paid = [
+            added([cost] * _times(book, name))
+            for book, cost in zip(books.values(), built.costs, strict=True)
         ]
-        seen = (outcome.shape, outcome.opened, shown_of)
-        shown = self._chosen(built, books, choice, outcome.value, *seen)
-        if seed is None:
-            _lots_of(self.policies, built.file).unlink(missing_ok=True)
-        return shown
+        seen = (outcome.shape, outcome.opened, paid)
+        return self._chosen(built, books, Choice(place, scores), outcome.value, *seen)
 
     def _one_run(
         self, built: SearchBuilt, place: int, pots: Mapping[str, Ledger]
@@ -329,23 +324,6 @@ class LocalRun:
         )
         [score] = drive(judged, scored).value
         return float(score), outcome
-
-    def _lots(self, built: SearchBuilt, name: str, books: Mapping[str, Ledger]) -> bytes:
-        """The secret by which lots are drawn, which an earlier process of this run has left."""
-        if self.place.seed is not None:
-            return simulated_key(self.place.seed, "lots")
-        place = _lots_of(self.policies, built.file)
-        key = found_key(place)
-        if key is None:
-            if any(name in book.purposes() for book in books.values()):
-                raise GrantMisused(
-                    "this edition of the study was paid for before, and how many runs were drawn "
-                    "is not known here: a study runs once; to run it again, agree on the next "
-                    "edition"
-                )
-            key = new_key()
-            keep_key(place, key)
-        return key
 
     def _chosen(
         self,
@@ -485,10 +463,7 @@ class LocalRun:
 
     def _require_payable(self, books: Mapping[str, Ledger]) -> None:
         """Refuse a run that some ledger could not pay to its end, the test included."""
-        saved = [self.place.folder / _saved(stage) for stage in self.built.stages]
-        if isinstance(self.built, SearchBuilt) and self.place.seed is None:
-            saved.append(_lots_of(self.policies, self.built.file))
-        if any(path.exists() for path in saved):
+        if any((self.place.folder / _saved(stage)).exists() for stage in self.built.stages):
             return  # what is left of a run that goes on is checked where it is known
         for stage in self.built.stages:
             require_new(f"{self._name}{stage.suffix}", list(books.values()))
@@ -503,14 +478,9 @@ def _order(policy: PolicyFile, file: StudyFile) -> Path:
     return policy.ledger_path.with_suffix(f".{file.hash[:16]}.order")
 
 
-def _lots_of(policies: Mapping[str, PolicyFile], file: StudyFile) -> Path:
-    """Where the secret lots of a search lie while it runs: beside the first party's ledger."""
-    return policies[file.names[0]].ledger_path.with_suffix(f".{file.hash[:16]}.lots")
-
-
-def _again(cost: Mapping[Viewer, Composed], hidden: Collection[Viewer]) -> dict[Viewer, Composed]:
-    """What runs cost that are made again: who sees the best only has seen nothing yet."""
-    return {viewer: NOTHING if viewer in hidden else own for viewer, own in cost.items()}
+def _times(book: Ledger, name: str) -> int:
+    """How often a ledger has paid for a search of this name."""
+    return sum(one.startswith(name) for one in book.purposes())
 
 
 def _saved(stage: Stage) -> str:

@@ -133,8 +133,10 @@ def paid_training(ledger: Ledger, file: str = "", study: str = "") -> bool:
     what was paid for, and of no record."""
     purposes = ledger.purposes()
     if file:
-        paid = paid_before(run_name(file), [ledger])
-        if paid.whole or paid.rounds or any(one.endswith(file_label(file)) for one in purposes):
+        paid, searched = paid_before(run_name(file), [ledger]), f"{run_name(file)} search"
+        if paid.whole or paid.rounds or any(one.startswith(searched) for one in purposes):
+            return True
+        if any(one.endswith(file_label(file)) for one in purposes):
             return True
     return bool(study) and any(f"study {study[:16]}" in one for one in purposes)
 

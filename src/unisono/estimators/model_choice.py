@@ -25,13 +25,12 @@ calibrated so that the whole search keeps (epsilon, delta):
                         20 candidates cost about twice one run. This is so for them alone: whoever
                         sees iterates (the server, the parties, the network) sees all that ran, and
                         pays the composition of as many runs as there can be, which the ledgers
-                        authorise before the first. With a trusted server, and candidates of one
-                        round, parties see no iterate either.
+                        authorise before the first. So many are made, too: how long a search takes
+                        does not tell how many of them count.
 
 Everything is authorised before the first record is read: what a ledger refuses costs nothing.
 """
 
-import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -47,15 +46,14 @@ from unisono.accounting.accountant import ACCOUNTANT
 from unisono.core.certificate import Certificate, certify
 from unisono.core.costs import Cost, added
 from unisono.core.events import RandomStopping
-from unisono.core.grant import Grant
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget
 from unisono.core.prepaid import (
     SHAPE,
     UNPROVED,
+    lots_of,
     one_of,
     prepaid,
-    sees_best_only,
     stopping_cost,
 )
 from unisono.core.privacy import Privacy
@@ -105,6 +103,7 @@ class _Plan(NamedTuple):
     scores: Study
     groups: tuple[int, ...]  # by candidate, the first one with the same release
     total: Cost
+    studies: tuple[str, ...]  # hashes of the candidates' studies
     apart: bool = True  # whether a record is counted as in one part, fits or scores
 
     @property
@@ -116,13 +115,10 @@ class _Plan(NamedTuple):
 class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
     """The best of several candidates, found and fitted within one budget.
 
-    Guarantee
-    ---------
-    (epsilon, delta)-differential privacy for one record under the estimator's `relation`, for all
-    fits, scores and the choice together: with method "all" against everyone who sees anything, with
-    "random-stopping" against whoever sees the chosen model, its score and its certificate only
-    (`certificate_` states what holds against the others). How long a search takes shows how many
-    runs there were: with "random-stopping", keep that to yourself.
+    Guarantee: (epsilon, delta)-differential privacy for one record under the estimator's
+    `relation`, for all fits, scores and the choice together: with method "all" against everyone who
+    sees anything, with "random-stopping" against whoever sees the chosen model, its score and its
+    certificate only (`certificate_` states what holds against the others).
 
     Parameters
     ----------
@@ -210,7 +206,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
     ) -> tuple[list[Any], np.ndarray]:
         parts = [plan.together, plan.scores.cost]
         if plan.apart:
-            grants = Ledger.authorize_all(books, plan.total, 1, _purpose(models))
+            grants = Ledger.authorize_all(books, plan.total, 1, _purpose(plan))
             pots = [prepaid(grant.draw(0), one_of(parts, ITERATES), parts) for grant in grants]
         else:  # every fit pays for itself, if all of them can
             Ledger.check_all(books, plan.total)
@@ -233,15 +229,16 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         split: "_Split",
         books: Sequence[Ledger],
     ) -> tuple[int, Any, float]:
-        """Pay for as many runs as there can be, draw how many there are, and keep the best."""
+        """Pay for as many runs as there can be, make them, and keep the best of so many as were
+        drawn to count."""
         most, scores = self._most(len(models)), plan.scores.cost
-        grants = Ledger.authorize_all(books, plan.total, most, _purpose(models))
+        grants = Ledger.authorize_all(books, plan.total, most, _purpose(plan))
         run = one_of([*plan.fits, scores], ITERATES)
         options = tuple(part[ITERATES] for part in (*plan.fits, scores))
         law = RandomStopping(options, most, SHAPE)
-        number, chosen = law.drawn(_lots(grants), len(models))
+        number, chosen = law.drawn(lots_of(grants), len(models))
         best: tuple[float, int, Any] | None = None
-        for index, candidate in enumerate(chosen[:number]):
+        for index, candidate in enumerate(chosen):
             parts = [plan.fits[candidate], scores]
             own = [prepaid(grant.draw(index), run, parts) for grant in grants]
             ledgers = split.ledgers(own)
@@ -249,7 +246,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
             split.fitted(model, X, y)
             judged = _scores(model, self.scoring, *split.judges(X, y))[:, None]
             [score] = _released_scores(plan.scores, judged, split, own)
-            if best is None or score > best[0]:
+            if index < number and (best is None or score > best[0]):
                 best = (float(score), candidate, model)
         assert best is not None
         return best[1], best[2], best[0]
@@ -296,6 +293,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         or scores, is not known: then both are added up."""
         quotes = [split.quoted(model, epsilon, self.delta, X, y) for model in models]
         groups = tuple(_groups(models, quotes))
+        studies = tuple(quote.plan.study.hash for quote in quotes)
         every, kept = self.method == ALL, sorted(set(groups))
         # Scores may show as much of a record as all fits do, or as one, where runs are single.
         most = _SCORES * self.epsilon if every else epsilon
@@ -307,18 +305,17 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
             fits = tuple(quotes[first].cost for first in kept)
             parts = [added(fits), scores.cost]
             if not apart:
-                return _Plan(epsilon, fits, scores, groups, added(parts), apart)
+                return _Plan(epsilon, fits, scores, groups, added(parts), studies, apart)
             total = {viewer: one_of(parts, viewer) * 1 for viewer in scores.cost}
-            return _Plan(epsilon, fits, scores, groups, total)
+            return _Plan(epsilon, fits, scores, groups, total, studies)
         if len(kept) < len(groups):
             raise InvalidInput(
                 "some candidates are functions of one release, which random stopping would make "
                 'again for each: use method="all", which makes it once; nothing was spent'
             )
         fits = tuple(quote.cost for quote in quotes)
-        parts, runs, hidden = [*fits, scores.cost], self._most(len(models)), _best_only(quotes)
-        total = stopping_cost(parts, runs, hidden)
-        return _Plan(epsilon, fits, scores, groups, total)
+        total = stopping_cost([*fits, scores.cost], self._most(len(models)))
+        return _Plan(epsilon, fits, scores, groups, total, studies)
 
     def _promised(self, plan: _Plan, promise: Privacy) -> list[Viewer]:
         """To whom the promise is made: to whom one fit keeps its own, or, with random stopping, to
@@ -673,7 +670,7 @@ def _groups(models: Sequence[Any], quotes: Sequence[Quoted]) -> Iterator[int]:
     known: dict[Any, int] = {}
     for place, (model, quote) in enumerate(zip(models, quotes, strict=True)):
         given = model.get_params(deep=False)
-        own = {name: repr(value) for name, value in given.items() if name not in model._afterwards}
+        own = {name: _told(value) for name, value in given.items() if name not in model._afterwards}
         study, start = quote.plan.study, quote.plan.start
         method = study.method.released
         agreed = Study(method, study.facts, study.trust).hash
@@ -688,22 +685,24 @@ def _groups(models: Sequence[Any], quotes: Sequence[Quoted]) -> Iterator[int]:
         yield known.setdefault(key, place)
 
 
+def _told(value: Any) -> str:
+    """A parameter, told apart from any other: NumPy shortens long arrays in their own words."""
+    if isinstance(value, (tuple, list)):
+        return f"{type(value).__name__} {[_told(one) for one in value]}"
+    if isinstance(value, np.ndarray) and value.dtype != object:
+        return f"{value.dtype} {value.shape} {value.tobytes().hex()}"
+    return repr(value)
+
+
 def _same(quote: Quoted) -> bool:
     """Whether the method has nothing that acts afterwards: then equal studies are one study."""
     return quote.alone and not quote.plan.study.method.kind.afterwards
 
 
-def _purpose(models: Sequence[Any]) -> str:
-    return f"search among {len(models)} candidates"
-
-
-def _best_only(quotes: Sequence[Quoted]) -> frozenset[Viewer]:
-    """Who sees no run but the best."""
-    once = all(
-        quote.plan.study.algorithm.rounds == 1 and quote.plan.start is None and quote.alone
-        for quote in quotes
-    )
-    return sees_best_only(quotes[0].trust, once)
+def _purpose(plan: _Plan) -> str:
+    """What ledgers say of a search; by hashes it is known which models it has paid for."""
+    named = dict.fromkeys(f"study {study[:16]}" for study in plan.studies)
+    return f"search among {len(plan.studies)} candidates: {', '.join(named)}"
 
 
 def _accountable(total: Cost, promise: Privacy) -> bool:
@@ -722,11 +721,6 @@ def _largest(total: Cost, viewers: Sequence[Viewer], promise: Privacy) -> float:
     return max(
         ACCOUNTANT.epsilon(total[viewer], promise.relation, promise.delta) for viewer in viewers
     )
-
-
-def _lots(grants: Sequence[Grant]) -> bytes:
-    """One secret of all parties' ledgers: nobody chooses it alone."""
-    return hashlib.blake2b(b"".join(grant.lot() for grant in grants), digest_size=32).digest()
 
 
 def _words(settings: Mapping[str, Any]) -> str:

@@ -151,7 +151,9 @@ class Search(Config):
         '"algorithm.rounds" = [20, 100].',
     )
     holdout: Annotated[float, Field(gt=0, le=0.5)] = Field(
-        0.25, description="The share of each party's records that judges and is not learnt from."
+        0.25,
+        description="The share of each party's records that judges and is not learnt from: one in "
+        "two, three, four and so on, whichever is nearest.",
     )
     method: Literal["all", "random-stopping"] = Field(
         "all",

@@ -14,9 +14,9 @@ it. Candidates that are functions of one release (`AlgorithmKind.afterwards`) sh
 
 What is chosen is post-processing of what was released. Scores stand in the result, with noise.
 
-By "random-stopping" a run is one candidate's stages and a release of its score; how many runs there
-are, and of which candidates, is drawn once, and only the best is shown (`core.prepaid`). The file's
-epsilon is then promised to whoever sees the final model.
+By "random-stopping" a run is one candidate's stages and a release of its score; how many runs
+count, and of which candidates they are, is drawn, and only the best is shown (`core.prepaid`). The
+file's epsilon is then promised to whoever sees the final model.
 """
 
 import math
@@ -31,7 +31,7 @@ from unisono.accounting.accountant import ACCOUNTANT
 from unisono.algorithms.held_out_scores import HELD_OUT_SCORES, JudgedModels, score_deviation
 from unisono.core.algorithm import agree_facts
 from unisono.core.events import Composed
-from unisono.core.prepaid import UNPROVED, sees_best_only, stopping_cost
+from unisono.core.prepaid import SEES_BEST_ONLY, UNPROVED, stopping_cost
 from unisono.core.privacy import Privacy
 from unisono.core.study import Study
 from unisono.core.trust import Viewer
@@ -98,13 +98,7 @@ class SearchBuilt(Built):
             return costs_of(self.stages)
         assert self.file.search is not None
         most = self.file.search.most
-        return [stopping_cost(parts, most, self.hidden) for parts in self.parts]
-
-    @property
-    def hidden(self) -> frozenset[Viewer]:
-        """Who sees no run but the best."""
-        once = all(len(own.stages) == own.study.algorithm.rounds == 1 for own in self.candidates)
-        return sees_best_only(self.file.trust.mode, once)
+        return [stopping_cost(parts, most) for parts in self.parts]
 
     @cached_property
     def parts(self) -> list[list[Mapping[Viewer, Composed]]]:
@@ -277,7 +271,7 @@ def _shared(candidates: Sequence[Built]) -> tuple[int, ...]:
 def _spent(built: SearchBuilt, epsilon: float) -> float:
     """What all stages together cost, against those to whom one candidate keeps its promise."""
     privacy = built.file.privacy
-    kept = list(built.hidden) if built.at_random else _kept(built.candidates[0], epsilon)
+    kept = list(SEES_BEST_ONLY) if built.at_random else _kept(built.candidates[0], epsilon)
     kinds = {id(cost): cost for cost in built.costs}.values()
     return max(
         (

@@ -73,7 +73,7 @@ def test_the_noise_of_the_opened_sum_is_stated(trust):
 
 def test_two_stages_are_priced_where_a_larger_part_of_the_promise_means_more_rounds():
     """With one round all parties share one cost, with two each has its own, and an equal one."""
-    promise, facts = Privacy(0.3, 1e-5), Facts((3000, 500, 1200), 5, 3, 1)
+    promise, facts = Privacy(0.3, 1e-5), Facts((2058, 343, 823), 5, 3, 1)
     method = methods.hazard_scoring(3, promise.epsilon, promise.delta)
     assert method.earlier is not None
 

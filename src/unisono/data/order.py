@@ -46,7 +46,7 @@ def secret_share(records: int, every: int, key: bytes) -> np.ndarray:
     are as secret as the key and do not depend on the order that it makes.
 
     >>> secret_share(1000, 4, bytes(32)).sum().item()
-    260
+    256
     """
     stream = Keystream(hashlib.sha256(b"coins of records" + key).digest())
     return np.asarray(choices(stream, every, records) == 0)

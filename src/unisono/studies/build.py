@@ -39,7 +39,7 @@ from unisono.models.fitted import features_of, fitted_document
 from unisono.models.model import Posed, Target
 from unisono.models.registry import algorithms_for
 from unisono.planning.noise import SWAMPED, noise_of
-from unisono.planning.predict import predict
+from unisono.planning.predict import Prediction, predict
 from unisono.planning.tasks import Task
 from unisono.planning.verdicts import Grade
 from unisono.problems.record_loss import RecordLoss, of_persons
@@ -419,6 +419,12 @@ def _compared(file: StudyFile) -> dict[str, Study]:
 
 
 def planned_grade(file: StudyFile, kind: AlgorithmKind) -> Grade | None:
+    """The planner's verdict on an algorithm in this study, if it has any."""
+    found = planned(file, kind)
+    return None if found is None else found.grade
+
+
+def planned(file: StudyFile, kind: AlgorithmKind) -> Prediction | None:
     """What the planner expects of an algorithm in this study; None where it expects nothing, or
     the algorithm cannot run."""
     task = file.model_kind.task
@@ -431,7 +437,7 @@ def planned_grade(file: StudyFile, kind: AlgorithmKind) -> Grade | None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # said when the study is built
             study = _study(file, kind).study
-        return predict(study, Task(task), len(file.data.classes)).grade
+        return predict(study, Task(task), len(file.data.classes))
     except (InvalidInput, PrivacyViolation):
         return None
 

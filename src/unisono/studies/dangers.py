@@ -15,8 +15,10 @@ from unisono.core.words import number, times
 from unisono.data.columns import NamedColumn, NumericColumn
 from unisono.models.model import Target
 from unisono.planning.noise import ROUGH, SWAMPED, Noise, weights_in_words
-from unisono.planning.verdicts import Grade
-from unisono.studies.build import Built, planned_grade
+from unisono.planning.predict import Prediction
+from unisono.planning.tasks import Task
+from unisono.planning.verdicts import HEADROOM, Grade
+from unisono.studies.build import Built, planned
 from unisono.studies.schema import StudyFile
 from unisono.studies.search import SearchBuilt, cannot_help
 from unisono.studies.source import Place
@@ -181,10 +183,22 @@ def _search(built: Built) -> Iterator[Danger]:
         yield Danger("warning", f"a search cannot help here: {words}", remedy, ("search",))
 
 
+def _costs_much(found: Prediction) -> str:
+    """That noise is likely to cost more than half of what there is to lose, or all of it, where a
+    cautious guess says what that is."""
+    unit = {Task.REGRESSION: "% of R²"}.get(found.task, "points of accuracy")
+    everything = 1.0 if found.task is Task.REGRESSION else HEADROOM.get(found.task, 0.0)
+    if found.likely >= 0.9 * everything:
+        return "noise is predicted to drown the result, though it is smaller than what is sent"
+    low, likely, high = (f"{100 * own:.2g}" for own in found.band)
+    return f"noise is predicted to cost {likely} {unit}, and may cost between {low} and {high}"
+
+
 def _noise(built: Built, noise: Noise) -> Iterator[Danger]:
     file, swamped = built.file, noise.total < SWAMPED
-    if not swamped and planned_grade(file, built.algorithm) is Grade.USELESS:
-        words = "noise is predicted to drown the result, though it is smaller than what is sent"
+    found = None if swamped else planned(file, built.algorithm)
+    if found is not None and found.grade is Grade.USELESS:
+        words = _costs_much(found)
         remedy = "more records, fewer columns, a larger epsilon; see `unisono plan`"
         yield Danger("warning", words, remedy, ("privacy", "epsilon"))
     if noise.total >= ROUGH:

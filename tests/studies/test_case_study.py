@@ -150,7 +150,7 @@ def test_the_rule_takes_fisher_scoring_unless_it_is_called_useless(monkeypatch):
     assert built('name = "auto"', epsilon=8.0).algorithm.name == "fisher-scoring"
     drowned = built('name = "auto"', epsilon=0.01)
     assert drowned.algorithm.name == "fisher-scoring"
-    assert "drown any answer" in drowned.reason
+    assert "cost most of what it could learn" in drowned.reason
     grades = {"pvi-natural-gradient": Grade.USABLE, "one-shot-regression": Grade.DOUBTFUL}
     monkeypatch.setattr(
         "unisono.studies.build.planned_grade",

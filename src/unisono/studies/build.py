@@ -399,7 +399,7 @@ def chosen(file: StudyFile) -> tuple[AlgorithmKind, str]:
                     return usual, choice.reason
                 words = f"{usual.name} is predicted to be useless here, this one {grade}"
                 return algorithm_named(name), words
-    drowned = "but noise is predicted to drown any answer (`unisono plan`)"
+    drowned = "but noise is predicted to cost most of what it could learn (`unisono plan`)"
     return usual, f"{choice.reason}; {drowned}"
 
 

@@ -168,7 +168,10 @@ def test_json_has_everything(folder):
     assert set(document) == {"result", "folder", "evaluation", "report"}
     assert document["result"]["rounds_opened"] == 2
     assert document["folder"].endswith("study.simulation")
-    assert json.loads(run(*arguments))["result"] == document["result"]
+    again = json.loads(run(*arguments))["result"]
+    for found in (again, document["result"]):
+        found["fitted"].pop("certificate")  # whose ledgers hash the time of day
+    assert again == document["result"]
     assert not list((folder / "data").glob("*.ledger"))
 
 

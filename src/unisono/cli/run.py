@@ -44,7 +44,8 @@ def run(
     (NAME/policy.toml or NAME.policy.toml) is obeyed; where there is neither policy nor ledger,
     --budget says what all studies together may ever take (on a terminal you are asked). What this
     study takes of it is shown first. An edition of a study runs once. If the run stops for any
-    reason, the same command goes on: nothing is paid twice.
+    reason, the same command goes on: nothing is paid twice (a search by
+    random stopping alone begins, and pays, anew).
 
     \b
     Examples:

@@ -88,7 +88,7 @@ LAWS: list[tuple[str, Draw, Cumulative]] = [
             lambda s, n, std=std: rounded_gaussian(s, std, n),
             lambda k, std=std: stats.norm.cdf((k + 0.5) / std),
         )
-        for std in (0.3, 1.0, 7.3, 255.0, 300.0, 1e6, 2.0**45)
+        for std in (0.3, 1.0, 7.3, 300.0, 1024.0, 1100.0, 1e6, 2.0**45)
     ),
     *(
         (

@@ -54,7 +54,10 @@ from unisono.errors import InvalidInput
 Sampler = Callable[..., NDArray[Any]]
 
 CASES: list[tuple[Sampler, tuple[float, ...]]] = [
-    *((rounded_gaussian, (std,)) for std in (1e-200, 0.3, 5.0, 256.0, 257.0, 1e6, 2.0**55)),
+    *(
+        (rounded_gaussian, (std,))
+        for std in (1e-200, 0.3, 5.0, 257.0, 1024.0, 1025.0, 1e6, 2.0**55)
+    ),
     *((discrete_gaussian, (std,)) for std in (1e-200, 0.3, 5.0, 60.0, 257.0, 1e6, 2.0**55)),
     *((discrete_laplace, (scale,)) for scale in (1e-200, 0.3, 9.0, 2.0**20, 2.0**21, 2.0**55)),
     *(

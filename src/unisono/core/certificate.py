@@ -16,6 +16,7 @@ from typing import Any
 from markupsafe import Markup
 
 from unisono.core import notebook
+from unisono.core.collector import collector_paused
 from unisono.core.events import Composed, composed_to_json
 from unisono.core.ledger import Accountant, Ledger
 from unisono.core.policy import Budget
@@ -308,6 +309,7 @@ TRUST_WORDS = {
 }
 
 
+@collector_paused()
 def certify(
     study: Any,
     ledgers: Mapping[str, Ledger],

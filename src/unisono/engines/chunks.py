@@ -75,7 +75,7 @@ class Chunk:
         # Who is silent because of the order makes no noise; whoever drops out has made it.
         works = self.asked & answered(study, order)[:, None]
         self.alive, self.works = alive & works, works
-        self._turns = np.cumsum(works, axis=0) - works
+        self._turns: np.ndarray | None = None
         contribution = abstract_contribution(study, data)
         dimension = int(np.prod(contribution.value.shape))
         for event in algorithm.events(facts, trust):
@@ -117,9 +117,13 @@ class Chunk:
         masks, noise = self._empty(len(rounds))
         jobs: list[tuple[int, int, slice, Event, bytes]] = []
         sampled: dict[tuple[Event, int], list[tuple[int, int, Draw]]] = {}
-        turns, together = self._turns, self._samples_batches and share == 1
+        together = self._samples_batches and share == 1
+        works = self.works[:, : len(grants)]
+        if self._turns is None:  # how often each has worked before: every run has as many grants
+            self._turns = np.cumsum(works, axis=0) - works
+        turns = self._turns
         for row, number in enumerate(rounds):
-            for column in map(int, np.flatnonzero(self.works[number, : len(grants)])):
+            for column in map(int, np.flatnonzero(works[number])):
                 grant = grants[column]
                 mine = slice(column * share, (column + 1) * share)
                 event = algorithm.event_of(facts, study.trust, column, number)

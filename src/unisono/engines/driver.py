@@ -93,8 +93,9 @@ def drive(
     require_same_kind(study, parties)
     require_begun(study)
     ledgers = [party.ledger for party in parties]
-    server, state = study.algorithm.init(study.facts)
-    states = jax.tree.map(lambda leaf: jnp.stack([jnp.asarray(leaf)] * len(parties)), state)
+    with collector_paused():
+        server, state = study.algorithm.init(study.facts)
+        states = jax.tree.map(lambda leaf: jnp.stack([jnp.asarray(leaf)] * len(parties)), state)
     carry = (server, states, np.zeros(study.algorithm.rounds, np.int64))
     whole, before, first = range(study.algorithm.rounds), Paid(0, 0, False), 0
     saved = None
@@ -109,7 +110,8 @@ def drive(
             require_new(name, ledgers)
     again, first, words = _lost(study, first, before)
     left = range(first, study.algorithm.rounds)
-    _require_payable(study, ledgers, sum(map(len, again)) + len(left))
+    if name is not None or not study.algorithm.alike:  # else all are asked before any pays
+        _require_payable(study, ledgers, sum(map(len, again)) + len(left))
     if saved and not saved.exists():
         saved.save(0, carry)  # from now on what is paid for is known to be this run's
     names = order_of(study, order, ledgers[0].seed)
@@ -218,6 +220,7 @@ class _Work:
         self._held: Any = None
         self._unread: tuple[range, Any] | None = None
 
+    @collector_paused()
     def pay(self, rounds: range, label: str, server: Any) -> list[Grant]:
         """One grant of each party's ledger, on the disk before anything is drawn or read; those of
         very many parties draw as one."""
@@ -251,6 +254,7 @@ class _Work:
             for ledger, cost, own, records in zip(ledgers, costs, turns, singly, strict=True)
         ]
 
+    @collector_paused()
     def piece(
         self, carry: Any, grants: Sequence[Grant], offset: int, rounds: range, attempt: int
     ) -> Any:
@@ -276,10 +280,9 @@ class _Work:
 
     def _begin(self, grants: Sequence[Grant], server: Any) -> None:
         study, seed = self.study, self.parties[0].ledger.seed
-        with collector_paused():
-            columns = opened(study, self.parties, grants)
-            streamed = any(isinstance(own, StreamedColumns) for own in columns)
-            data = None if streamed else stack(study, columns, grants)
+        columns = opened(study, self.parties, grants)
+        streamed = any(isinstance(own, StreamedColumns) for own in columns)
+        data = None if streamed else stack(study, columns, grants)
         if data is None:
             self._chunk = StreamedChunk(study, columns, self.alive, seed, self.order)
         else:

@@ -5,12 +5,13 @@ post-processing of the continuous Gaussian mechanism, so its exact curve holds w
 for a sum of shares see `rounded_share_gap`.
 `discrete_gaussian` has mass proportional to exp(-k^2 / (2 std^2)) and is accounted as such.
 
-Up to std 256 both invert a table. Above, both propose a block of B = 2^e integers or reals around
-j B, where s = std / B lies in [128, 256), then a place in the block. With j from the discrete
-Gaussian of std w, w^2 ~ s^2 + s / 2, and x = j + b, b uniform on [-1/2, 1/2), accepting with
-probability exp(-E), E = h + x^2 / (2 s^2) - j^2 / (2 w^2) and h = 1 / (8 (w^2 - s^2)), leaves x
-with density proportional to exp(-x^2 / (2 s^2)). E >= 0, since the maximum of
-j^2 / w^2 - (|j| - 1/2)^2 / s^2 over real j is 1 / (4 (w^2 - s^2)). One candidate in 2 s is lost.
+The rounded law inverts a table up to std 1024, the discrete one up to 256, whose exact sums take
+longer. Above, both propose a block of B = 2^e integers or reals around j B, where s = std / B lies
+in [128, 256), then a place in the block. With j from the discrete Gaussian of std w, w^2 ~ s^2 + s
+/ 2, and x = j + b, b uniform on [-1/2, 1/2), accepting with probability exp(-E), E = h + x^2 / (2
+s^2) - j^2 / (2 w^2) and h = 1 / (8 (w^2 - s^2)), leaves x with density proportional to exp(-x^2 /
+(2 s^2)). E >= 0, since the maximum of j^2 / w^2 - (|j| - 1/2)^2 / s^2 over real j is 1 / (4 (w^2 -
+s^2)). One candidate in 2 s is lost.
 """
 
 import math
@@ -44,7 +45,7 @@ from unisono.core.noise.keystream import Keystream
 from unisono.core.noise.parameters import Size, shape_of, spread
 from unisono.core.noise.rejection import first_accepted
 
-LARGEST_TABLE_STD = 256.0
+LARGEST_ROUNDED_TABLE_STD, LARGEST_DISCRETE_TABLE_STD = 1024.0, 256.0
 
 # scipy's ndtr follows Cephes, with a relative error below 2^-44 for |z| < 13. The bound used is
 # sixteen times that; the tests measure ndtr against mpmath.
@@ -66,7 +67,7 @@ def rounded_gaussian(
     """
     std = spread("std", std)
     shape, count = shape_of(size)
-    if std <= LARGEST_TABLE_STD:
+    if std <= LARGEST_ROUNDED_TABLE_STD:
         draws = draw_from_table(stream, _rounded_table(std), count, always_exact)
     else:
         draws = _draw_by_blocks(stream, std, count, True, always_exact)
@@ -84,7 +85,7 @@ def discrete_gaussian(
     """
     std = spread("std", std)
     shape, count = shape_of(size)
-    if std <= LARGEST_TABLE_STD:
+    if std <= LARGEST_DISCRETE_TABLE_STD:
         draws = draw_from_table(stream, _discrete_table(std), count, always_exact)
     else:
         draws = _draw_by_blocks(stream, std, count, False, always_exact)

@@ -3,7 +3,7 @@
 The cumulative probabilities are tabulated in double precision as pairs of 64-bit integers
 certainly_below[i] <= 2^64 P(X <= first + i) <= certainly_above[i]. A word w of the keystream,
 U in [w, w + 1) / 2^64, is settled by integer comparisons alone unless it falls between such a
-pair or off the table; then `exact.invert` decides. A guide over the leading 16 bits of w answers
+pair or off the table; then `exact.invert` decides. A guide over the leading 18 bits of w answers
 most draws with one lookup, where there are many of them (`draw_from_table`); tables for single
 draws (`inverted`) do without.
 """
@@ -20,7 +20,7 @@ from unisono.core.noise.keystream import Keystream
 CHUNK = 1 << 13  # draws handled at once: the working arrays stay in the second-level cache
 LARGEST_TABLE = (1 << 15) - 1  # the guide holds 16-bit indices
 
-_GUIDE_BITS = 16
+_GUIDE_BITS = 18
 _GUIDE_SHIFT = np.uint64(64 - _GUIDE_BITS)
 _WORD_MAX = np.uint64(2**64 - 1)
 _UNSETTLED = -1
@@ -29,7 +29,7 @@ Cumulative = Callable[[Reals, int], Interval]
 
 
 class InversionTable(NamedTuple):
-    """Thresholds of a law on the integers, shape (n,) each, and the guide, shape (65536,), or (0,)
+    """Thresholds of a law on the integers, shape (n,) each, and the guide, shape (2^18,), or (0,)
     in tables for single draws."""
 
     first: int

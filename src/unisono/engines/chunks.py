@@ -16,6 +16,7 @@ import numpy as np
 from unisono.core.events import Event
 from unisono.core.grant import Draw, Grant
 from unisono.core.in_graph import share_width
+from unisono.core.kinds import Everyone
 from unisono.core.release import (
     coins,
     inside_noise,
@@ -191,8 +192,10 @@ class Chunk:
             return real, draw.sample(event.sampler, len(real))
         if study.algorithm.batch is not None:
             return chosen_rows(study, draw, event, self.records[mine]), True
+        if isinstance(event.sampler, Everyone):
+            return real, True
+        chosen, part = coins(draw, event, int(self.records[mine].sum()))
         rows = np.zeros_like(real)
-        chosen, part = coins(draw, event, int(real.sum()))
         rows[real] = chosen
         return rows, part
 

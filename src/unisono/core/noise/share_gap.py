@@ -1,6 +1,7 @@
 """How far a sum of rounded Gaussian shares is from the continuous Gaussian."""
 
 import math
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,6 +9,7 @@ from numpy.typing import NDArray
 from unisono.core.noise.parameters import spread, whole_number
 
 
+@lru_cache(maxsize=256)
 def rounded_share_gap(std: float, shares: int) -> float:
     """Total variation by which a sum of rounded Gaussian shares misses a post-processing of the
     continuous Gaussian: an upper bound, per coordinate.

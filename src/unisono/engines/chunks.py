@@ -123,36 +123,34 @@ class Chunk:
         if self._turns is None:  # how often each has worked before: every run has as many grants
             self._turns = np.cumsum(works, axis=0) - works
         turns = self._turns
-        for row, number in enumerate(rounds):
-            for column in map(int, np.flatnonzero(works[number])):
-                grant = grants[column]
-                mine = slice(column * share, (column + 1) * share)
-                event = algorithm.event_of(facts, study.trust, column, number)
-                first = (turns[number, column] - turns[offset, column]) * algorithm.draws
-                if algorithm.inside is not None:
-                    drawn = grant.draw(int(first), study_hash)
-                    noise.inside[row, 0, mine] = inside_noise(drawn, algorithm.inside, share)
-                    first += 1
-                named = None if self.named_rows is None else int(self.named_rows[number])
-                for step in range(steps):
-                    draw = grant.draw(int(first) + step, study_hash, named)
-                    if together:
-                        sampled.setdefault((event, column), []).append((row, step, draw))
-                        continue
-                    rows, part = self._chosen(draw, event, mine, number)
-                    if rows.shape[-1] > masks.shape[-1]:  # a batch of several segments
-                        masks = wider(masks, rows.shape[-1])
-                    masks[row, step, mine, ..., : rows.shape[-1]] = rows
-                    takes[row, mine] &= part
-                    jobs.append((row, step, mine, event, draw.take(event)))
+        for row, column in np.argwhere(works[rounds.start : rounds.stop]).tolist():
+            number, grant = rounds[row], grants[column]
+            mine = slice(column * share, (column + 1) * share)
+            event = algorithm.event_of(facts, study.trust, column, number)
+            first = (turns[number, column] - turns[offset, column]) * algorithm.draws
+            if algorithm.inside is not None:
+                drawn = grant.draw(int(first), study_hash)
+                noise.inside[row, 0, mine] = inside_noise(drawn, algorithm.inside, share)
+                first += 1
+            named = None if self.named_rows is None else int(self.named_rows[number])
+            for step in range(steps):
+                draw = grant.draw(int(first) + step, study_hash, named)
+                if together:
+                    sampled.setdefault((event, column), []).append((row, step, draw))
+                    continue
+                rows, part = self._chosen(draw, event, mine, number)
+                if rows.shape[-1] > masks.shape[-1]:  # a batch of several segments
+                    masks = wider(masks, rows.shape[-1])
+                masks[row, step, mine, ..., : rows.shape[-1]] = rows
+                takes[row, mine] &= part
+                jobs.append((row, step, mine, event, draw.take(event)))
         for (event, party), own in sampled.items():
-            found = chosen_in_turns(
-                study, [draw for *_, draw in own], event, int(self.records[party])
-            )
-            masks = wider(masks, max(masks.shape[-1], *map(len, found)))
-            for (row, step, draw), rows in zip(own, found, strict=True):
-                masks[row, step, party, : len(rows)] = rows
-                jobs.append((row, step, slice(party, party + 1), event, draw.take(event)))
+            at, in_step, draws = zip(*own, strict=True)
+            found = chosen_in_turns(study, draws, event, int(self.records[party]))
+            masks = wider(masks, max(masks.shape[-1], found.shape[1]))
+            masks[at, in_step, party, : found.shape[1]] = found
+            mine = slice(party, party + 1)
+            jobs += [(row, step, mine, event, draw.take(event)) for row, step, draw in own]
         if study.trust is not Trust.TRUSTED_SERVER:
             self._fill(noise, jobs)
         return masks, noise, takes

@@ -86,12 +86,16 @@ def spread(order: np.ndarray, places: np.ndarray, size: int) -> np.ndarray:
     >>> spread(np.array([4, 0, 2, 1, 3]), np.array([1, 0]), 2).tolist()
     [4, 0, 2, 1, -1, 3]
     """
-    full = len(order) // size * size
-    left = len(order) - full
-    rows = np.full(full + (size if left or not full else 0), _NOBODY, np.int32)
-    rows[:full] = order[:full]
-    rows[full + places[:left]] = order[full:]
+    rows = np.full(max(1, -(-len(order) // size)) * size, _NOBODY, np.int32)
+    _put(rows, order, places, size)
     return rows
+
+
+def _put(rows: np.ndarray, order: np.ndarray, places: np.ndarray, size: int) -> None:
+    """As `spread`, into rows that name nobody yet."""
+    full = len(order) // size * size
+    rows[:full] = order[:full]
+    rows[full:][places[: len(order) - full]] = order[full:]
 
 
 def laid_out(
@@ -172,19 +176,23 @@ def chosen_rows(study: Study, draw: Draw, event: Event, records: Sequence[int]) 
     return out
 
 
-def chosen_in_turns(
-    study: Study, draws: Sequence[Draw], event: Event, records: int
-) -> list[np.ndarray]:
-    """The `chosen_rows` (rows,) of one party in many draws, in less time than one by one."""
+def chosen_in_turns(study: Study, draws: Sequence[Draw], event: Event, records: int) -> np.ndarray:
+    """The `chosen_rows` (draws, rows) of one party in many draws, in less time than one by one."""
     assert study.algorithm.batch is not None
-    size, found = study.algorithm.batch(study.facts), []
+    size = study.algorithm.batch(study.facts)
     together = max(1, _TOGETHER // size)
+    chosen: list[np.ndarray] = []
+    places: list[np.ndarray] = []
     for first in range(0, len(draws), together):
         some = draws[first : first + together]
-        chosen = chosen_together(some, event.sampler, records)
-        for own, slots in zip(chosen, places_together(some, size), strict=True):
-            found.append(spread(_by_party(study, own, [records])[0], slots, size))
-    return found
+        sampled = chosen_together(some, event.sampler, records)
+        chosen += [_by_party(study, own, [records])[0] for own in sampled]
+        places += [*places_together(some, size)]
+    segments = max(1, -(-max(map(len, chosen)) // size))
+    out = np.full((len(chosen), segments * size), _NOBODY, np.int32)
+    for row, own, slots in zip(out, chosen, places, strict=True):
+        _put(row, own, slots, size)
+    return out
 
 
 def _by_party(study: Study, everyone: np.ndarray, records: Sequence[int]) -> list[np.ndarray]:

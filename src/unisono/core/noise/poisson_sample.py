@@ -98,7 +98,7 @@ def _by_size(
 def _units(words: NDArray[np.uint64], units: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """The unit that each word names, and which of them name none."""
     last = np.uint64(2**64 - 1 - 2**64 % units)
-    return (words % np.uint64(units)).astype(np.int64), words > last
+    return (words % np.uint64(units)).view(np.int64), words > last
 
 
 def _one_by_one(

@@ -73,10 +73,12 @@ def repeated(numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
     >>> repeated(np.array([[3, 1, 3, 3], [0, 1, 2, 0]])).astype(int).tolist()
     [[0, 0, 1, 1], [0, 0, 0, 1]]
     """
-    # Each place in the last bits of its number: as in `permutations`.
+    # Each place in the last bits of its number: as in `permutations`. Short numbers sort faster.
     bits = numbers.shape[1].bit_length()
-    placed = numbers << bits
-    placed |= np.arange(numbers.shape[1])
+    short = int(numbers.max(initial=0)).bit_length() + bits < 32
+    placed = numbers.astype(np.int32 if short else np.int64)
+    placed <<= bits
+    placed |= np.arange(numbers.shape[1], dtype=placed.dtype)
     placed.sort(axis=1)
     # Neighbours of the same number differ in the last bits alone.
     row, after = np.nonzero((placed[:, 1:] ^ placed[:, :-1]) < (1 << bits))

@@ -118,7 +118,7 @@ def test_what_scoring_cannot_do_is_refused_or_left_to_others():
     options = {"bounds": BOUNDS, "target_bounds": TARGETS, "random_state": 0}
     with pytest.raises(InvalidInput, match="needs delta > 0"):
         PrivateRidge(1.0, 0.0, algorithm="fisher-scoring", **options).fit(X, y)
-    assert PrivateRidge(1.0, 0.0, **options).fit(X, y).algorithm_ == "output-perturbation"
+    assert PrivateRidge(1.0, 0.0, **options).fit(X, y).algorithm_ == "adaptive-statistics"
     assert PrivateRidge(1.0, 1e-6, rounds=5, **options).fit(X, y).algorithm_ == (
         "gradient-perturbation"
     )

@@ -297,7 +297,7 @@ AUTOMATIC = [
         "linear-regression",
         (),
         "gradient-perturbation",
-        "R² lost is predicted to be 0.289 (fisher-scoring all",
+        "R² lost is predicted to be all (fisher-scoring all",
     ),
     (
         "linear-regression",
@@ -308,8 +308,8 @@ AUTOMATIC = [
     (
         "linear-regression",
         (("delta = 1e-4", "delta = 0"),),
-        "output-perturbation",
-        "R² lost is predicted to be all (adaptive-statistics all",
+        "adaptive-statistics",
+        "R² lost is predicted to be all (output-perturbation all",
     ),
     ("network", (), "dp-sgd", "secret batches"),
     ("network", (PARTY, ("epsilon = 1\n", "epsilon = 8\n")), "fed-avg", "whole parties"),

@@ -2,8 +2,9 @@
 
 A prediction needs a supposition about data that nobody looks at: d columns that do not depend on
 each other, each with a deviation of a quarter of its half range, like the target's, of whose
-variance they explain R² = .3. Then with n records and the noise that a study will add, whose law is
-public, what is lost follows from the algorithm's own equations. In one direction of the rows,
+variance they explain R² = .3, and whose mean lies a deviation from the middle of its range. Then
+with n records and the noise that a study will add, whose law is public, what is lost follows from
+the algorithm's own equations. In one direction of the rows,
 
     fisher-scoring          standardised rows have curvature n h, h the share of weight that bounds
                             leave. A round's gradient has noise s_g, its curvature s_h, so what is
@@ -17,9 +18,10 @@ public, what is lost follows from the algorithm's own equations. In one directio
     output-perturbation     ridge λ and noise in the minimiser likewise
 
 Rows in the unit ball are (u, 1) / r, u in [0, 1] with a mean of about 1/2 and a deviation c of 1/8,
-so that λ = c² / r² with r² = 1 + d (1/4 + c²). Nothing is predicted of other algorithms. Columns
-that fill less of their range cost those in the unit ball more, while scales are known to Fisher
-scoring from its first stage.
+so that λ = c² / r² with r² = 1 + d (1/4 + c²); their mean is a direction of its own, in which λ =
+(1 + d / 4) / r² and the target's mean is learnt, and a little noise costs much. Nothing is
+predicted of other algorithms. Columns that fill less of their range cost those in the unit ball
+more, while scales are known to Fisher scoring from its first stage.
 """
 
 import math
@@ -35,7 +37,7 @@ from unisono.core.study import Study
 from unisono.core.trust import Relation
 from unisono.releases.release import copies
 
-_SPREAD, _EXPLAINED = 0.25, 0.3
+_SPREAD, _EXPLAINED, _OFF = 0.25, 0.3, 1.0
 # Of the weights of records within and without bounds, what is left on average.
 _KEPT = 0.7
 
@@ -97,19 +99,37 @@ def _numbers(problem: Any) -> int:
     return int(problem.parameters + 1 + problem.parameters * (problem.parameters + 1))
 
 
-class _Rows(NamedTuple):
-    """Of the supposed rows in the unit ball: columns, an eigenvalue, and the target's variance."""
+class _Direction(NamedTuple):
+    """So many directions of the supposed rows in the unit ball with this eigenvalue, and what there
+    is to be learnt in them, in variances of the target."""
 
-    columns: int
+    count: int
     eigenvalue: float
-    target: float
+    signal: float
 
 
-def _rows(study: Study) -> _Rows:
-    d = study.facts.features - 1
-    spread = _SPREAD / 2  # ranges begin at zero
+def _directions(study: Study) -> tuple[_Direction, _Direction]:
+    """Those of single columns, and that of their mean."""
+    d, spread = study.facts.features - 1, _SPREAD / 2  # ranges begin at zero
     square = 1 + d * (0.25 + spread**2)
-    return _Rows(d, spread**2 / square, _SPREAD**2 / square)
+    mean = _Direction(1, (1 + d / 4) / square, _OFF**2)
+    return _Direction(d, spread**2 / square, _EXPLAINED), mean
+
+
+def _target(study: Study) -> float:
+    """The variance of the target of rows in the unit ball."""
+    d = study.facts.features - 1
+    return _SPREAD**2 / (1 + d * (0.25 + (_SPREAD / 2) ** 2))
+
+
+def _lost(study: Study, short: Callable[[float], float], noise: Callable[[float], float]) -> float:
+    """What coefficients lose that are too short by this share, with noise of this deviation, each
+    by the eigenvalue."""
+    return sum(
+        own.signal * short(own.eigenvalue) ** 2
+        + own.count * own.eigenvalue * noise(own.eigenvalue) ** 2 / _target(study)
+        for own in _directions(study)
+    )
 
 
 def _noise(study: Study) -> float:
@@ -120,45 +140,52 @@ def _noise(study: Study) -> float:
 
 
 def _by_gradients(study: Study) -> float:
-    rows, settings = _rows(study), study.algorithm.settings
+    noise = _noise(study) / sum(study.facts.records)
+
+    def short(eigenvalue: float) -> float:
+        return 1 - float(_descended(study, eigenvalue)[0])
+
+    def scatter(eigenvalue: float) -> float:
+        return noise * float(np.linalg.norm(_descended(study, eigenvalue)[1:]))
+
+    return _lost(study, short, scatter)
+
+
+def _descended(study: Study, eigenvalue: float) -> np.ndarray:
+    """Where descent ends (1 + rounds,): of the way from zero, and of the noise of every round."""
+    settings = study.algorithm.settings
     rounds, momentum, rate = (settings[k] for k in ("rounds", "momentum", "learning_rate"))
     late, ridge = int(rounds * (1 - settings["average_last"])), settings["regularisation"]
-    # One column for the way from zero, and one for noise of every round.
     place, speed, mean = (np.zeros(rounds + 1) for _ in range(3))
     for number in range(rounds):
-        slope = (rows.eigenvalue + ridge) * place
-        slope[0] -= rows.eigenvalue
+        slope = (eigenvalue + ridge) * place
+        slope[0] -= eigenvalue
         slope[1 + number] += 1.0
         speed = momentum * speed + slope
         place = place - rate * speed
         if number >= late:
             mean += (place - mean) / (number - late + 1)
-    final = mean if settings["average_last"] else place
-    noise = _noise(study) / sum(study.facts.records)
-    scatter = rows.columns * rows.eigenvalue * noise**2 * float(np.sum(final[1:] ** 2))
-    return float(_EXPLAINED * (1 - final[0]) ** 2 + scatter / rows.target)
+    return mean if settings["average_last"] else place
 
 
 def _by_statistics(study: Study) -> float:
-    rows, size = _rows(study), study.facts.features
-    noise, signal = _noise(study), sum(study.facts.records) * rows.eigenvalue
-    given = study.algorithm.settings["regularisation"]
-    ridge = max(0.0, math.sqrt(2 * size) * noise - signal)
+    size, records = study.facts.features, sum(study.facts.records)
+    noise, given = _noise(study), study.algorithm.settings["regularisation"]
+    smallest = records * _directions(study)[0].eigenvalue
+    ridge = max(0.0, math.sqrt(2 * size) * noise - smallest)
     if given is not None:
-        ridge = given * sum(study.facts.records)
-    return _ridged(rows, ridge / (signal + ridge), noise / (signal + ridge))
+        ridge = given * records
+    return _lost(
+        study,
+        lambda eigenvalue: ridge / (records * eigenvalue + ridge),
+        lambda eigenvalue: noise / (records * eigenvalue + ridge),
+    )
 
 
 def _by_output(study: Study) -> float:
-    rows, ridge = _rows(study), study.algorithm.settings["regularisation"]
-    records = study.facts.records
+    ridge, records = study.algorithm.settings["regularisation"], study.facts.records
     noise = _noise(study) * min(records) / sum(records)
-    return _ridged(rows, ridge / (rows.eigenvalue + ridge), noise)
-
-
-def _ridged(rows: _Rows, short: float, noise: float) -> float:
-    """What coefficients lose that are too short by this share, with noise of this deviation."""
-    return _EXPLAINED * short**2 + rows.columns * rows.eigenvalue * noise**2 / rows.target
+    return _lost(study, lambda eigenvalue: ridge / (eigenvalue + ridge), lambda _: noise)
 
 
 _RULES: Mapping[str, Callable[[Study], float]] = {

@@ -51,7 +51,9 @@ from unisono.attacks.scoring import match, mean_baseline
 from unisono.attacks.victim import Seen, Victim, attacker_model
 from unisono.problems.networks import mlp
 
-SCORECARD = figures.Benchmark(quick=("--quick", "--parts", "plain", "peer"), peer="torch")
+SCORECARD = figures.Benchmark(
+    quick=("--quick", "--parts", "plain", "peer"), seconds=5400, peer="torch"
+)
 
 PEER = Path(__file__).with_name("gradient_inversion_torch.py")
 FEATURES, HIDDEN, CLASSES, SIDE = 64, 256, 10, 8

@@ -33,6 +33,8 @@ from unisono.experiments.table_1 import (
     weights_of,
 )
 
+SCORECARD = figures.Benchmark(seconds=5400)
+
 # As in `unisono reproduce table-1`, with more features and neurons, whose weights come from a seed.
 WIDE = FULL._replace(
     features=64,

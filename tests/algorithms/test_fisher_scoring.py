@@ -298,6 +298,19 @@ def test_a_curvature_without_noise_stays_as_it_is():
     assert denoised(np, curvature, 1e-3) == pytest.approx(positive(np, curvature), rel=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("family", "records", "wanted"),
+    [("gaussian", 1_500, 1.0), ("poisson", 1_500, 1.0), ("binomial", 1_500, 1.6)]
+    + [(family, 100_000, 4.0) for family in sorted(ENDS)],
+)
+def test_curvatures_are_bounded_closely_until_noise_is_small(family, records, wanted):
+    facts = agree_facts((records // 2, records // 2), 4, Trust.SECURE_SUM)
+    study = Study(
+        FISHER_SCORING.method(problem(family), Privacy(1.0, 1e-6)), facts, Trust.SECURE_SUM
+    )
+    assert terms_for(study).config.curvature_norm == pytest.approx(wanted, rel=1e-3)
+
+
 @pytest.mark.parametrize("alpha", [0.0, 0.5])
 @pytest.mark.parametrize("skewed", [False, True])
 def test_weights_do_not_hide_how_widely_counts_spread(alpha, skewed):

@@ -57,6 +57,7 @@ from unisono.algorithms.noisy_scores import (
     noise_aware_step,
     numpy_loop,
     positive,
+    weak_directions,
     whitened,
 )
 from unisono.algorithms.party_cases import site_places, without_cases
@@ -684,7 +685,8 @@ class Fitted(NamedTuple):
     """Coefficients in standardised coordinates, the intercept first: their estimate (p,), its
     covariance, the part that a sample without noise would have, and the prior's deviations (p,).
     `centre` and `scale` (d,) lead back to the features. `evidence` is what tests of nested models
-    need, `without_cases` says of which parties cases cannot be told from none."""
+    need, `without_cases` says of which parties cases cannot be told from none. `weak` (p, p) is the
+    prior's covariance along directions whose curvature cannot be told from noise."""
 
     theta: np.ndarray
     covariance: np.ndarray
@@ -695,6 +697,7 @@ class Fitted(NamedTuple):
     rounds: int
     evidence: Evidence | None = None
     without_cases: tuple[bool, ...] = ()
+    weak: np.ndarray | None = None
 
 
 def fitted(terms: Terms, value: ScoringState, by_model: bool = False) -> Fitted:
@@ -731,7 +734,15 @@ def fitted(terms: Terms, value: ScoringState, by_model: bool = False) -> Fitted:
         done,
         step.evidence,
         few,
+        _weak(step.evidence),
     )
+
+
+def _weak(evidence: Evidence) -> np.ndarray:
+    """The prior's covariance along weak directions, in standardised coordinates (p, p)."""
+    along = weak_directions(evidence.scored.curvature, evidence.scored.s_curvature)
+    spread = along @ (along.T @ np.linalg.inv(evidence.prior) @ along) @ along.T
+    return np.asarray(evidence.back @ spread @ evidence.back.T)
 
 
 def _double(value: Any) -> Any:

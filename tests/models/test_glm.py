@@ -151,5 +151,14 @@ def test_directions_that_noise_drowned_take_all_their_coefficients_along():
     assert determined(0.01 * np.eye(2), prior, np.eye(2)).tolist() == [True, True]
 
 
+def test_directions_whose_curvature_may_be_noise_are_not_determined_however_small_errors_are():
+    contrast = np.array([1.0, -1.0]) / np.sqrt(2)
+    prior, small = np.array([5.0, 5.0]), 0.01 * np.eye(2)
+    weak = 25.0 * np.outer(contrast, contrast)
+    assert determined(small, prior, np.eye(2), weak).tolist() == [False, False]
+    assert determined(small, prior, np.array([[1.0, 1.0]]), weak).tolist() == [True]
+    assert determined(small, prior, np.eye(2), 0.0 * weak).tolist() == [True, True]
+
+
 def test_p_values_are_printed_as_journals_do():
     assert (p_text(0.0499), p_text(0.00002)) == (".050", "<.001")

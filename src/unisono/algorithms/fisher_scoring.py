@@ -21,7 +21,8 @@ in a step that knows of its noise (`noisy_scores`). How many rounds there are, h
 spread over them, where residuals are bounded and how large C_g and C_H are, are rules of public
 facts: with μ the Gaussian-DP parameter of the promise, n records and p parameters,
 
-    κ = n μ / p^1.5     below 11 one round, below 35 two, else three
+    κ = n μ / p^1.5     below 11 one round, below 35 two, else three;
+                        C_H = p κ / 50, in [p, 4 p], see `_curvature_norm`
     λ = sqrt(n / p) μ   residuals are bounded at k = 1 + λ / 33 in [1.2, 2];
                         C_g = c sqrt(p) sup|ψ - a|, c from .85 on, see `_gradient_norm`
 
@@ -56,6 +57,7 @@ from unisono.algorithms.noisy_scores import (
     noise_aware_step,
     numpy_loop,
     positive,
+    weak_directions,
     whitened,
 )
 from unisono.algorithms.party_cases import site_places, without_cases
@@ -144,7 +146,7 @@ def resolve(
         "rounds": rounds,
         "bend_at": rounded(min(max(1 + signal / 33, 1.2), 2.0)),
         "gradient_norm": rounded(_gradient_norm(problem.family, signal)),
-        "curvature_norm": rounded(1.0 if rounds == 1 else min(max(kappa / 25, 1.3), 4.0)),
+        "curvature_norm": rounded(1.0 if rounds == 1 else _curvature_norm(problem.family, kappa)),
     }
     said = {name: value for name, value in config if value is not None}
     return config.model_copy(update={**rule, **said})
@@ -158,6 +160,15 @@ def _gradient_norm(family: str, signal: float) -> float:
     if family == "binomial":
         return max(0.85, min(0.85 * signal / 6, 1.275 * (signal / 9) ** 0.3, 2.5))
     return max(0.85, min(0.085 * signal, 1.0))
+
+
+def _curvature_norm(family: str, kappa: float) -> float:
+    """C_H over the parameters, by κ. The mean of b |q|² is about one parameter each, so that noise
+    that is C_H large hides a direction of little curvature the sooner, and wide bounds gain only
+    what records far out say of their own columns. A rare outcome of the binomial makes the gradient
+    noisier than the curvature, and there weights below 1 cost more."""
+    least = max(1.3, min(kappa / 25, 1.6)) if family == "binomial" else 1.0
+    return min(max(kappa / 50, least), 4.0)
 
 
 def release(config: FisherScoringConfig, problem: GeneralizedLinear, facts: Facts) -> Release:
@@ -674,7 +685,8 @@ class Fitted(NamedTuple):
     """Coefficients in standardised coordinates, the intercept first: their estimate (p,), its
     covariance, the part that a sample without noise would have, and the prior's deviations (p,).
     `centre` and `scale` (d,) lead back to the features. `evidence` is what tests of nested models
-    need, `without_cases` says of which parties cases cannot be told from none."""
+    need, `without_cases` says of which parties cases cannot be told from none. `weak` (p, p) is the
+    prior's covariance along directions whose curvature cannot be told from noise."""
 
     theta: np.ndarray
     covariance: np.ndarray
@@ -685,6 +697,7 @@ class Fitted(NamedTuple):
     rounds: int
     evidence: Evidence | None = None
     without_cases: tuple[bool, ...] = ()
+    weak: np.ndarray | None = None
 
 
 def fitted(terms: Terms, value: ScoringState, by_model: bool = False) -> Fitted:
@@ -721,7 +734,15 @@ def fitted(terms: Terms, value: ScoringState, by_model: bool = False) -> Fitted:
         done,
         step.evidence,
         few,
+        _weak(step.evidence),
     )
+
+
+def _weak(evidence: Evidence) -> np.ndarray:
+    """The prior's covariance along weak directions, in standardised coordinates (p, p)."""
+    along = weak_directions(evidence.scored.curvature, evidence.scored.s_curvature)
+    spread = along @ (along.T @ np.linalg.inv(evidence.prior) @ along) @ along.T
+    return np.asarray(evidence.back @ spread @ evidence.back.T)
 
 
 def _double(value: Any) -> Any:

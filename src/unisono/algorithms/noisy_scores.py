@@ -45,6 +45,8 @@ import numpy as np
 # Iterations of fixed points, each halfway to the next value.
 _ITERATIONS = 40
 _LEAST = 1e-9
+# Deviations of noise, below which a direction's curvature may be noise alone.
+_WEAK = 4.0
 _HERMITE, _HERMITE_WEIGHTS = np.polynomial.hermite_e.hermegauss(21)
 _HERMITE_WEIGHTS = _HERMITE_WEIGHTS / _HERMITE_WEIGHTS.sum()
 
@@ -97,6 +99,17 @@ def denoised(xp: Any, curvature: Any, noise: Any) -> Any:
     reach = noise * math.sqrt(2 * p) / xp.maximum(xp.mean(values), 1e-9)
     part = xp.clip(4 * reach - 1, 0.0, 1.0)
     return (vectors * xp.maximum(values - part * noise**2 * pushed, 0.0)) @ vectors.T
+
+
+def weak_directions(curvature: np.ndarray, noise: float) -> np.ndarray:
+    """Directions (p, k) whose curvature is less than four deviations of its noise.
+
+    A way there is g over a number that may be all noise, and intervals of such ratios are too short
+    where they are bounded, whatever the estimator (Gleser and Hwang 1987; Dufour 1997). Their
+    length does not show it: where noise raised the curvature most, they are the shortest.
+    """
+    values, vectors = np.linalg.eigh(denoised(np, curvature, noise))
+    return np.asarray(vectors[:, values < _WEAK * noise])
 
 
 def shrunk_meat(xp: Any, scored: Scored, curvature: Any) -> Any:
@@ -246,5 +259,6 @@ __all__ = [
     "positive",
     "shrunk_meat",
     "way_noise",
+    "weak_directions",
     "whitened",
 ]

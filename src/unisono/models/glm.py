@@ -198,7 +198,8 @@ class Regression(NamedTuple):
             matrix @ found.theta + shift,
             matrix @ found.covariance @ matrix.T,
             matrix @ found.sampling @ matrix.T,
-            determined(found.covariance, found.prior, matrix) & ~np.isin(names, unknown),
+            determined(found.covariance, found.prior, matrix, found.weak)
+            & ~np.isin(names, unknown),
             RATIOS[self.problem.family],
             _doubts(self.problem, found),
             remarks,

@@ -4,7 +4,9 @@ An `Inference` is N(estimate, covariance) of named coefficients in the user's un
 drowned a coefficient it is *not determined*, and has no numbers: what would be printed there is the
 weak prior and nothing else. That is judged by direction, not by coefficient alone: with D the
 prior's deviations, the eigenvectors of D⁻¹ V D⁻¹ with eigenvalues above 1/4 are those of which data
-say little, and a coefficient that has most of its variance from them is one of them.
+say little, and a coefficient that has most of its variance from them is one of them. V itself is
+not known where noise may have made the curvature (`noisy_scores.weak_directions`): a coefficient of
+whose prior variance a quarter lies there is not determined, however small V came out.
 """
 
 import math
@@ -176,15 +178,25 @@ def _exp(value: float) -> float:
     return float(math.exp(min(max(value, -700.0), 700.0)))
 
 
-def determined(covariance: np.ndarray, prior: np.ndarray, matrix: np.ndarray) -> np.ndarray:
-    """Which rows of matrix · θ data say more of than the prior N(0, diag(prior²)) of θ (k,)."""
+def determined(
+    covariance: np.ndarray,
+    prior: np.ndarray,
+    matrix: np.ndarray,
+    weak: np.ndarray | None = None,
+) -> np.ndarray:
+    """Which rows of matrix · θ data say more of than the prior N(0, diag(prior²)) of θ (k,). `weak`
+    (p, p) is the prior's covariance along directions of which data may say nothing."""
     relative = covariance / np.outer(prior, prior)
     values, vectors = np.linalg.eigh((relative + relative.T) / 2)
     parts = ((matrix * prior) @ vectors) ** 2
     variance = parts @ np.maximum(values, 0.0)
     unknown = parts @ np.where(values > _UNKNOWN, values, 0.0)
     before = parts.sum(axis=1)
-    return (unknown <= _MOSTLY * variance) & (variance <= _UNKNOWN * before)
+    known = (unknown <= _MOSTLY * variance) & (variance <= _UNKNOWN * before)
+    if weak is None:
+        return known
+    left = np.einsum("ij,jk,ik->i", matrix, weak, matrix)
+    return known & (left <= _UNKNOWN * before)
 
 
 def as_text(

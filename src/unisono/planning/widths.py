@@ -136,7 +136,7 @@ def widths_of(study: Study, share: float | None = None) -> Widths:
         matrix = np.diag([1.0, *unit])
         errors.append(np.sqrt(np.diagonal(matrix @ own.covariance @ matrix)))
         alone.append(np.sqrt(np.diagonal(matrix @ own.sampling @ matrix)))
-        known.append(determined(own.covariance, own.prior, matrix))
+        known.append(determined(own.covariance, own.prior, matrix, own.weak))
     columns = by_column(
         problem.columns,
         np.median(np.stack(errors), axis=0)[1:],

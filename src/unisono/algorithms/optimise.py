@@ -23,7 +23,7 @@ Rounds = Annotated[int, Field(gt=0, le=1_000_000)]
 
 
 # Fitted to DP-SGD on planes; other algorithms share it unmeasured (see `planning.laws`).
-NETWORK_LAW = UtilityLaw(0.543, 1.31, 1.65, 1.86, by_class=True)
+NETWORK_LAW = UtilityLaw(0.161, 0.536, 1.76, 2.65, by_class=True)
 
 
 class NetworkResult(NamedTuple):

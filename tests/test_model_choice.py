@@ -10,7 +10,7 @@ pytest.importorskip("sklearn", reason="scikit-learn is not installed")
 
 from unisono.accounting import gaussian
 from unisono.accounting.accountant import ACCOUNTANT
-from unisono.algorithms.held_out_scores import HELD_OUT_SCORES, JudgedModels
+from unisono.algorithms.held_out_scores import HELD_OUT_SCORES, JudgedModels, score_deviation
 from unisono.attacks.neighbours import EXTREMES
 from unisono.core.algorithm import agree_facts
 from unisono.core.costs import added
@@ -18,11 +18,21 @@ from unisono.core.events import composed_from_json
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.privacy import Privacy
-from unisono.core.study import Study
+from unisono.core.study import Party, Study
 from unisono.core.trust import FINAL_MODEL, ITERATES, NETWORK, PARTY, SERVER, Relation, Trust
+from unisono.core.values import Private
+from unisono.engines import in_process
+from unisono.engines.payments import paid_training
 from unisono.errors import BudgetExceeded, InvalidInput
-from unisono.estimators import PrivateLogisticRegression, PrivateRidge, PrivateSearch
+from unisono.estimators import (
+    DrownedByNoise,
+    PrivateClassifier,
+    PrivateLogisticRegression,
+    PrivateRidge,
+    PrivateSearch,
+)
 from unisono.estimators import model_choice as module
+from unisono.planning.verdicts import network_beside_line
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 REPLACE = Relation.REPLACE_ONE
@@ -42,6 +52,11 @@ def logistic(**more):
     )
 
 
+def ridge(**more):
+    given = {"bounds": (-1, 1), "target_bounds": (-1, 1), "algorithm": "adaptive-statistics"}
+    return PrivateRidge(**given | more)
+
+
 PENALTIES = {"regularisation": [1e-3, 1e-2, 1e3]}
 
 
@@ -59,7 +74,7 @@ def everything():
 @pytest.fixture(scope="module")
 def stopped():
     X, y, parties = table()
-    return search(method="random-stopping").fit(X, y, parties)
+    return search(method="random-stopping", holdout=0.25).fit(X, y, parties)
 
 
 def test_all_candidates_cost_one_epsilon_against_everybody(everything):
@@ -76,18 +91,80 @@ def test_all_candidates_cost_one_epsilon_against_everybody(everything):
     assert everything.best_params_ == everything.tried_[everything.best_index_].settings
 
 
-def test_the_ledgers_paid_what_the_certificate_states():
-    X, y, parties = table()
-    books = {
+def ledgers():
+    return {
         name: Ledger.in_memory(Policy(name, Budget(9.0, DELTA), colluders=1), ACCOUNTANT, seed=0)
         for name in ("north", "south", "west")
     }
-    found = search(ledger=books).fit(X, y, parties)
+
+
+@pytest.mark.parametrize(("holdout", "grants"), [(0.0, 4), (0.25, 1)])
+def test_the_ledgers_paid_what_the_certificate_states(holdout, grants):
+    """Three fits and scores, one by one; or all together, where records are kept apart."""
+    X, y, parties = table()
+    books = ledgers()
+    found = search(ledger=books, holdout=holdout).fit(X, y, parties)
     stated = found.certificate_.epsilon(ITERATES, REPLACE)
     for book in books.values():
         assert book.spent(ITERATES) == pytest.approx(stated, rel=1e-9)
-        assert book.grants == 1  # for all fits and scores, before the first
+        assert book.grants == grants
+        assert paid_training(book, study=found.certificate_.study)  # "learnt from" is known
     assert found.best_estimator_.ledger is books
+    words = "none learnt from" if holdout else "were learnt from"
+    assert f"scores on records that {words}" in found.summary()
+
+
+def test_records_that_learn_and_judge_pay_for_both():
+    """One release of two ridges, and their scores, by two Gaussians that are composed."""
+    X, _, _ = table()
+    book = Ledger.in_memory(Policy("own", Budget(2.0, DELTA)), ACCOUNTANT, seed=0)
+    found = search(ridge(), {"regularisation": [0.0, 0.1]}, epsilon=2.0, ledger=book).fit(
+        X, 0.4 * X[:, 0]
+    )
+    strengths = []
+    for event, count in found.certificate_.events[ITERATES].parts:
+        bound = event.sensitivity.under(REPLACE).in_norm("l2")
+        strengths += [bound / event.noise.deviation(1)] * count
+    assert len(strengths) == book.grants == 2
+    alone = [gaussian.epsilon(DELTA, own) for own in strengths]
+    both = gaussian.epsilon(DELTA, math.hypot(*strengths))
+    assert max(alone) < 0.99 * both  # neither is for nothing
+    assert both == pytest.approx(book.spent(ITERATES), rel=0.01)
+    assert both <= 2.0
+
+
+def test_all_records_learn_and_judge_without_a_holdout(monkeypatch):
+    X, y, parties = table(300)
+    judged, learnt = [], []
+    scores, fit = module._released_scores, module._Split.fitted
+    monkeypatch.setattr(
+        module,
+        "_released_scores",
+        lambda study, found, *more: judged.append(len(found)) or scores(study, found, *more),
+    )
+    monkeypatch.setattr(
+        module._Split,
+        "fitted",
+        lambda self, model, *more: (
+            learnt.append(sum(map(len, self.learning))) or fit(self, model, *more)
+        ),
+    )
+    search(candidates={"regularisation": [1e-2, 1.0]}).fit(X, y, parties)
+    assert (judged, learnt) == ([300], [300, 300])
+
+
+def test_scores_of_many_records_get_little_of_epsilon():
+    """By a rule of public facts: noise of half a point between two scores is small enough."""
+    shares = []
+    for records in (300, 12_000, 100_000):
+        X, y, parties = table(records)
+        own = search(epsilon=1.0)
+        models = own._candidates(2)[1]
+        split = module._split(models[0], module.membership(parties, len(X)), 0.0, 0)
+        plan = own._priced(models, 0.5, X, y, split, apart=False)
+        shares.append(ACCOUNTANT.epsilon(plan.scores[0].cost[ITERATES], REPLACE, DELTA) / 0.5)
+    assert shares[0] == pytest.approx(module._ADDED * math.sqrt(3), rel=0.02)
+    assert shares[0] > 1.5 * shares[1] > 3 * shares[2]
 
 
 def test_whoever_sees_the_best_run_only_pays_less_than_who_sees_all(stopped):
@@ -160,23 +237,109 @@ def test_a_ledger_that_cannot_bear_all_runs_refuses_before_the_first():
         search(ledger=poor).fit(X, y)
 
 
-def test_ridges_on_the_same_noisy_sums_share_them():
+SUBSETS = [{}, {"features": 1}, {"features": [0, 1]}, {"features": [2]}, {"regularisation": 10.0}]
+
+
+@pytest.mark.parametrize("method", ["all", "random-stopping"])
+@pytest.mark.parametrize("algorithm", ["adaptive-statistics", "fisher-scoring"])
+def test_ridges_and_subsets_of_the_same_noisy_sums_share_them(method, algorithm):
+    """One payment for the sums and one for the scores, whatever the number of candidates."""
     X, _, parties = table()
-    target = 0.4 * X[:, 0]
-    estimator = PrivateRidge(bounds=(-1, 1), target_bounds=(-1, 1), algorithm="adaptive-statistics")
-    many = {"regularisation": [0.0, 1e-3, 1e-2, 1e-1, 1.0, 10.0]}
-    found = search(estimator, many, epsilon=2.0).fit(X, target, parties)
-    assert found.epsilon_of_one_fit_ > 0.97 * 2.0  # not 2 / sqrt(6)
-    [(event, _)] = found.certificate_.events[ITERATES].parts
-    fits, _ = event.noise.options
-    assert [count for _, count in fits.parts] == [1]
-    assert found.best_params_["regularisation"] < 10
+    X = np.column_stack([X, X[:, 1] / 2])
+    many = SUBSETS if algorithm == "adaptive-statistics" else SUBSETS[:-1]
+    own = search(ridge(algorithm=algorithm), many, epsilon=3.0, method=method, ledger=ledgers())
+    if method == "random-stopping":  # what is paid for the most that can be, beside the promise
+        own.set_params(ledger=None)
+    found = own.fit(X, 0.4 * X[:, 0], parties)
+    assert found.best_params_ != {"features": [2]}  # which knows nothing of the target
+    assert found.best_params_.get("regularisation") is None
+    if method == "all":
+        assert found.epsilon_of_one_fit_ > 0.9 * 3.0  # not 3 / sqrt(5)
+        fits = 1 if algorithm == "adaptive-statistics" else 2  # scales of columns come before
+        assert {book.grants for book in own.ledger.values()} == {fits + 1}
+    else:
+        [(event, count)] = found.certificate_.events[ITERATES].parts
+        assert (count, len(event.noise.options)) == (2, 1)  # of one release, scores included
     again = found.best_estimator_
     assert again._released is None  # nothing beside the model is kept
     assert again._kept is None
     assert pickle.loads(pickle.dumps(again)).predict(X[:3]) == pytest.approx(again.predict(X[:3]))
-    with pytest.raises(InvalidInput, match="functions of one release"):
-        search(estimator, many, method="random-stopping").fit(X, target, parties)
+
+
+@pytest.mark.parametrize("algorithm", ["adaptive-statistics", "fisher-scoring"])
+def test_columns_that_are_left_out_have_no_weight(algorithm):
+    """Named, by place, or so many as matter most; next to no noise, so that it is plain which."""
+    generator = np.random.default_rng(1)
+    X = generator.uniform(-1, 1, (600, 4))
+    y = 0.1 * X[:, 0] + 0.5 * X[:, 2] + 0.3 * X[:, 3] + 0.01 * generator.normal(size=600)
+    whole = ridge(algorithm=algorithm, epsilon=500.0, random_state=1)
+
+    def kept(features, rows=X):
+        own = PrivateRidge(**{**whole.get_params(), "features": features}).fit(rows, y)
+        return np.flatnonzero(own.coef_).tolist(), own
+
+    assert kept(2)[0] == [2, 3]
+    assert kept(1)[0] == [2]
+    assert kept(9)[0] == [0, 1, 2, 3]
+    places, own = kept([0, 2])
+    assert places == [0, 2]
+    assert own.coef_[[0, 2]] == pytest.approx([0.1, 0.5], abs=0.05)
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(X, columns=["a", "b", "c", "d"])
+    assert kept(["c", "a"], frame)[0] == [0, 2]
+    for wrong, words in (([4], "from 0 to 3"), ([1, 1], "each once"), (["e"], "no column")):
+        with pytest.raises(InvalidInput, match=words):
+            kept(wrong, frame)
+
+
+def test_features_are_for_sums_of_products():
+    X, _, _ = table(300)
+    with pytest.raises(InvalidInput, match="choose one of fisher-scoring, adaptive-statistics"):
+        ridge(algorithm="gradient-perturbation", features=1).fit(X, X[:, 0])
+    assert ridge(algorithm="auto", features=1).fit(X, X[:, 0]).algorithm_ in (
+        "fisher-scoring",
+        "adaptive-statistics",
+    )
+
+
+def test_what_is_tried_where_nobody_says():
+    """The estimator as it is, subsets that share its release, and a network; none for delta 0."""
+    lines = module.usual_candidates(ridge(), 8)
+    assert lines[:3] == [{}, {"features": 4}, {"features": 2}]
+    assert lines[3]["estimator"].target_bounds == (-1, 1)
+    classes = module.usual_candidates(logistic(relation="zero-out"), 8)
+    assert classes[0] == {}
+    assert classes[1]["estimator"].relation == "zero-out"
+    assert len(module.usual_candidates(ridge(), 8, pure=True)) == 3
+    with pytest.raises(InvalidInput, match="give candidates"):
+        module.usual_candidates(logistic(), 8, pure=True)
+
+
+def test_the_usual_candidates_warn_where_they_cannot_be_expected_to_help():
+    """Before anything is paid, by public facts: few records for each class, and any numbers."""
+    X, y, _ = table(300)
+    poor = Ledger.in_memory(Policy("own", Budget(0.01, DELTA)), ACCOUNTANT, seed=0)
+    own = PrivateSearch(logistic(relation="zero-out"), epsilon=4.0, delta=DELTA, ledger=poor)
+    with pytest.warns(DrownedByNoise, match="cannot be expected"), pytest.raises(BudgetExceeded):
+        own.fit(X, y)
+    assert poor.grants == 0
+    assert network_beside_line(300, 4.0, 2)
+    assert network_beside_line(15_000, 2.0, 26)
+    assert network_beside_line(15_000, 2.0, 0)
+    assert not network_beside_line(15_000, 2.0, 2)
+    assert not network_beside_line(8_244, 2.0, 10)
+
+
+def test_random_stopping_with_networks_states_what_is_known():
+    """Their secret samples have no bound under replace-one, of which nothing is stated."""
+    X, y, _ = table(300)
+    given = {"bounds": (-1, 1), "classes": [0, 1], "relation": "zero-out"}
+    network = PrivateClassifier(hidden=(4,), batch_size=100, **given)
+    own = search(
+        PrivateLogisticRegression(**given), [{}, {"estimator": network}], method="random-stopping"
+    ).fit(X, y)
+    assert own.certificate_.epsilon(FINAL_MODEL, Relation.ZERO_OUT) <= 4
+    assert REPLACE not in {line.relation for line in own.certificate_.lines}
 
 
 def test_a_shared_release_gives_what_a_fit_of_its_own_would():
@@ -215,15 +378,16 @@ def test_a_search_finds_the_better_candidate_where_there_is_budget(everything):
 def test_twenty_candidates_stay_within_the_aims():
     """At most 3 times one run for who sees the final model, 5.5 times under a secure sum: by the
     prices alone, at epsilon 1 for one run and delta 1e-6."""
-    X, y, parties = table(3000)
+    X, y, parties = table(12_000)
     many = [{"regularisation": float(r)} for r in np.geomspace(1e-4, 1, 20)]
-    models = search(candidates=many)._candidates()[1]
-    split = module._split(models[0], module.membership(parties, len(X)), 0.25, 0)
+    models = search(candidates=many)._candidates(2)[1]
     aims = {"random-stopping": 3.0, "all": 5.5}
-    for method, aim in aims.items():
-        own = search(candidates=many, method=method, epsilon=aim, delta=DELTA)
-        plan = own._priced(models, 1.0, X, y, split)
-        assert ACCOUNTANT.epsilon(plan.total[FINAL_MODEL], REPLACE, DELTA) <= aim
+    for holdout in (0.0, 0.25):
+        split = module._split(models[0], module.membership(parties, len(X)), holdout, 0)
+        for method, aim in aims.items():
+            own = search(candidates=many, method=method, epsilon=aim, delta=DELTA)
+            plan = own._priced(models, 1.0, X, y, split, apart=bool(holdout))
+            assert ACCOUNTANT.epsilon(plan.total[FINAL_MODEL], REPLACE, DELTA) <= aim
 
 
 def test_a_record_is_in_one_of_two_parts_and_pays_for_the_dearer():
@@ -285,13 +449,14 @@ def test_hidden_sizes_toss_a_coin_for_each_record():
 # ------------------------------------------------------------------- scores
 
 
-@pytest.mark.parametrize("models", [1, 2, 20])
+@pytest.mark.parametrize(("models", "gain"), [(1, 1.0), (2, 1.0), (20, 1.0), (3, 8.0)])
 @pytest.mark.parametrize("trust", [Trust.LOCAL, Trust.SECURE_SUM])
-def test_one_record_moves_the_scores_by_no_more_than_was_authorised(models, trust):
+def test_one_record_moves_the_scores_by_no_more_than_was_authorised(models, gain, trust):
     """The neighbour fuzzer on what would be released before the noise, odd numbers included."""
     sizes = (30, 20)
     facts = agree_facts(sizes, models, trust)
-    study = Study(HELD_OUT_SCORES.method(JudgedModels(models), Privacy(1.0, DELTA)), facts, trust)
+    problem = JudgedModels(models, gain)
+    study = Study(HELD_OUT_SCORES.method(problem, Privacy(1.0, DELTA)), facts, trust)
     event = study.algorithm.event(facts, trust)
     bound = event.sensitivity.under(REPLACE).in_norm("l2")
     grid = study.algorithm.grid(facts, trust)
@@ -333,3 +498,31 @@ def test_scores_are_means_and_their_noise_does_not_grow_with_candidates():
     ]
     assert deviations[0] == pytest.approx(deviations[1], rel=0.01)
     assert added([study[2].cost, study[20].cost])  # both have the same viewers
+
+
+@pytest.mark.parametrize("gain", [1.0, 8.0])
+def test_a_gain_takes_noise_from_small_differences_and_changes_no_mean(gain):
+    """Next to no noise: scores are means, as long as no record is shortened."""
+    facts = agree_facts((200,), 3, Trust.LOCAL)
+    problem = JudgedModels(3, gain)
+    study = Study(HELD_OUT_SCORES.method(problem, Privacy(1e4, DELTA)), facts, Trust.LOCAL)
+    scores = 0.7 + 0.05 * np.random.default_rng(0).random((200, 3)).astype(np.float32)
+    book = Ledger.in_memory(Policy("own", Budget(1e5, DELTA)), ACCOUNTANT, seed=0)
+    found = in_process.run(study, [Party("own", Private((scores,)), book)]).value
+    assert found == pytest.approx(scores.mean(axis=0), abs=2e-3)
+    alone = JudgedModels(3)
+    assert score_deviation(problem, 1.0, 200) == pytest.approx(
+        score_deviation(alone, 1.0, 200) / gain
+    )
+
+
+@pytest.mark.parametrize("scoring", ["accuracy", "brier"])
+def test_a_score_lies_between_0_and_1_whatever_a_record_holds(scoring):
+    X, y, _ = table(300)
+    model = logistic(random_state=0).fit(X, y)
+    line = ridge(random_state=0).fit(X, 0.4 * X[:, 0])
+    odd = np.array([[0.0, 0.0], [1e150, -1e150], [-3.0, 7.0]])
+    own = module._scores(model, scoring, odd, np.array([0, 1, 7]))
+    assert ((own >= 0) & (own <= 1)).all()
+    own = module._scores(line, scoring, odd, np.array([np.nan, 1e300, -np.inf]))
+    assert ((own >= 0) & (own <= 1)).all()

@@ -12,6 +12,7 @@ from unisono.cli.ledger_text import history_words
 from unisono.core.events import RandomStopping, composed_from_json
 from unisono.core.ledger import Ledger
 from unisono.core.trust import EVERYONE, FINAL_MODEL, ITERATES
+from unisono.data.sources import RecordTable
 from unisono.deployment import server
 from unisono.deployment.job import Job, agreement
 from unisono.deployment.local_run import LocalRun
@@ -28,6 +29,7 @@ RUNNER = CliRunner()
 OUTPUT = 'name = "output-perturbation"'
 CANDIDATES = """
 [search]
+holdout = 0.25
 [[search.candidates]]
 [[search.candidates]]
 algorithm = { name = "output-perturbation", regularisation = 0.5 }
@@ -35,12 +37,14 @@ algorithm = { name = "output-perturbation", regularisation = 0.5 }
 model = { name = "linear-svm" }
 """
 AT_RANDOM = CANDIDATES.replace("[search]\n", '[search]\nmethod = "random-stopping"\n', 1)
+LEARNT_FROM = CANDIDATES.replace("holdout = 0.25\n", "")
+AT_RANDOM_LEARNT = AT_RANDOM.replace("holdout = 0.25\n", "")
 REGRESSION = (
     study_text('name = "adaptive-statistics"', model='name = "linear-regression"')
     .replace('target = "diagnosis"', 'target = "age"')
     .replace("bounds = [0, 120], integer = true", "bounds = [0, 120]")
     .replace('diagnosis = { kind = "category", values = ["benign", "malignant"] }\n', "")
-    + '[search.grid]\n"algorithm.regularisation" = [0.001, 0.1, 10.0]\n'
+    + '[search.grid]\n"algorithm.regularisation" = [0.001, 10.0]\n"algorithm.features" = [1, 2]\n'
 )
 
 
@@ -81,8 +85,46 @@ def test_all_stages_together_keep_the_promise_of_the_file():
 def test_penalties_of_the_same_noisy_sums_share_a_stage():
     found = build(parse_study(REGRESSION))
     assert [stage.name for stage in found.stages] == ["fit", "scores"]
-    assert found.shared == (0, 0, 0)
+    assert found.shared == (0, 0, 0, 0)
     assert found.epsilon > 0.9 * found.file.privacy.epsilon
+
+
+def test_without_a_holdout_all_records_learn_and_judge_and_pay_for_both():
+    found = built(LEARNT_FROM)
+    assert found.file.training == found.file.judges == (RECORDS,) * 3
+    assert found.noise < built().noise  # of more records
+    privacy, cost = found.file.privacy, found.costs[0]
+    assert (
+        0.95
+        < ACCOUNTANT.epsilon(cost[ITERATES], privacy.relation, privacy.delta)
+        <= (privacy.epsilon)
+    )
+    random = built(AT_RANDOM_LEARNT)
+    for party, parts in enumerate(random.parts):
+        assert len(parts) == 3  # each a candidate and its score
+        scores = random.judged.costs[party][ITERATES].parts
+        assert all(set(scores) <= set(one[ITERATES].parts) for one in parts)
+        assert random.run_of(parts, 1) == [parts[1]]
+    assert ACCOUNTANT.epsilon(random.costs[0][FINAL_MODEL], privacy.relation, privacy.delta) <= (
+        privacy.epsilon
+    )
+
+
+def test_records_that_judge_stand_in_a_secret_order():
+    """Any candidate may go by places, and the first need not."""
+    found = built(LEARNT_FROM)
+    algorithm = found.study.algorithm
+    assert not algorithm.by_place
+    assert not algorithm.by_company(found.study.facts)
+    ages = np.arange(RECORDS) + 20
+    columns = {
+        "radius": [12.0] * RECORDS,
+        "age": ages,
+        "diagnosis": ["benign", "malignant"] * (RECORDS // 2),
+    }
+    records = found.records(RecordTable("north", columns, RECORDS), "north", bytes(32))
+    assert sorted(records.learnt["age"]) == ages.tolist()
+    assert records.learnt["age"].tolist() != ages.tolist()
 
 
 def test_a_grid_is_all_combinations_after_the_list():
@@ -123,6 +165,20 @@ def test_check_says_what_is_tried_and_where_a_search_cannot_help(tmp_path):
     assert "a search cannot help here" in said  # 30 records judge
     many = text().replace(f"records = {RECORDS}", "records = 40000")
     assert cannot_help(build(parse_study(many))) == ""
+
+
+def test_networks_beside_a_line_need_records_for_every_class():
+    tried = """
+[search]
+[[search.candidates]]
+[[search.candidates]]
+model = { name = "network" }
+algorithm = { name = "auto" }
+"""
+    few = build(parse_study(text(tried, epsilon=3.0).replace("records = 40", "records = 250")))
+    assert "networks were found to be no better" in cannot_help(few)
+    many = build(parse_study(text(tried, epsilon=3.0).replace("records = 40", "records = 9000")))
+    assert cannot_help(many) == ""
 
 
 @pytest.mark.parametrize("what", ["random-stopping", "one release"])
@@ -256,10 +312,10 @@ def test_at_random_the_promise_is_to_who_sees_the_final_model():
         build(sharing)
 
 
-def begun(tmp_path):
+def begun(tmp_path, search=AT_RANDOM):
     """A study with records; how it is run."""
     study, data = tmp_path / "study.toml", tmp_path / "data"
-    study.write_text(text(AT_RANDOM))
+    study.write_text(text(search))
     data.mkdir()
     for number, name in enumerate(NAMES):
         write_records(data / f"{name}.csv", number)
@@ -318,7 +374,7 @@ def test_a_search_that_was_stopped_pays_again_in_full(tmp_path, monkeypatch):
 def test_no_party_is_left_out_of_the_payment(tmp_path, monkeypatch):
     """Killed when the first ledger has paid and the second has not: afterwards all have paid at
     least for what was released."""
-    data, arguments = begun(tmp_path)
+    data, arguments = begun(tmp_path, AT_RANDOM_LEARNT)
     authorize, calls = Ledger.authorize, []
 
     def killed(self, cost, releases=1, purpose="", **more):
@@ -330,7 +386,7 @@ def test_no_party_is_left_out_of_the_payment(tmp_path, monkeypatch):
     monkeypatch.setattr(Ledger, "authorize", killed)
     assert RUNNER.invoke(app, arguments).exit_code != 0
     assert RUNNER.invoke(app, arguments).exit_code == 0
-    [cost, *_] = built(AT_RANDOM).costs
+    [cost, *_] = built(AT_RANDOM_LEARNT).costs
     first, *others = histories(data, FINAL_MODEL)
     assert first == cost[FINAL_MODEL] + cost[FINAL_MODEL]
     assert all(own == cost[FINAL_MODEL] for own in others)

@@ -11,17 +11,19 @@ Noise of variance v on the diagonal of S, and v / 2 beside it, has no eigenvalue
 where data are many κ = 0. So much is "adaptive" of sufficient statistics with a private λ_min (Wang
 2018); here λ_min is read from S itself, whose noise has a public law, instead of being paid for.
 
-Everything after the release is post-processing. Unit: record; no sampling.
+Everything after the release is post-processing, and so are models of fewer columns: those named, or
+so many as matter most by the same noisy sums (`feature_subsets`). Unit: record; no sampling.
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from pydantic import Field
 
+from unisono.algorithms.feature_subsets import Features, kept_places
 from unisono.core.algorithm import Aggregate, Facts
 from unisono.problems.gaussian_family import Natural, pack, packed_size, unpack
 from unisono.problems.linear import SquaredLoss
@@ -47,6 +49,12 @@ class AdaptiveStatisticsConfig(AlgorithmConfig):
         ge=0,
         description="λ of λ/2 |θ|², added to the average loss; left out: as much as the noise of "
         "the sums asks for, which is none where data are many.",
+    )
+    features: Annotated[int, Field(ge=1)] | tuple[Annotated[int, Field(ge=0)], ...] | None = Field(
+        None,
+        description="Learn from so many columns, those that matter most by the noisy sums; or from "
+        "these, by their places after encoding, from 0. Sums are of all columns, whichever are "
+        "kept. Left out: all.",
     )
 
 
@@ -78,7 +86,8 @@ def build(
         )
 
     def result(state: SummedProducts) -> np.ndarray:
-        return minimiser(config.regularisation, state, size, priced.noise_std)
+        ridge, features = config.regularisation, config.features
+        return minimiser(ridge, state, size, priced.noise_std, features)
 
     nothing = SummedProducts(jnp.zeros(packed_size(size, True), jnp.float32), jnp.float32(0))
     return Algorithm(
@@ -90,18 +99,39 @@ def build(
     )
 
 
-def minimiser(ridge: float | None, state: SummedProducts, size: int, noise_std: float) -> Any:
-    """θ (d,), from what was released."""
+def minimiser(
+    ridge: float | None,
+    state: SummedProducts,
+    size: int,
+    noise_std: float,
+    features: Features | None = None,
+) -> Any:
+    """θ (d,), the intercept last, from what was released."""
     factor = unpack(np.asarray(state.sums, np.float64), size, full=True)
-    values, vectors = np.linalg.eigh(factor.precision)
+    records = max(float(state.records), 1.0)
+    kept = np.arange(size)
+    if features is not None:
+        values, vectors = _steadied(factor.precision, ridge, records, noise_std)
+        kept = kept_places(features, (vectors * values) @ vectors.T, factor.shift, size - 1)
+    matrix, vector = factor.precision[np.ix_(kept, kept)], factor.shift[kept]
+    values, vectors = _steadied(matrix, ridge, records, noise_std)
+    theta = np.zeros(size)
+    theta[kept] = vectors @ ((vectors.T @ vector) / values)
+    return theta.astype(np.float32)
+
+
+def _steadied(
+    matrix: np.ndarray, ridge: float | None, records: float, noise_std: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Eigenvalues of S + κ I, none of them at zero or below, and eigenvectors."""
+    values, vectors = np.linalg.eigh(matrix)
     if ridge is None:
         # Negative eigenvalues are noise: nothing is learnt in their directions.
-        least = math.sqrt(2 * size) * noise_std
+        least = math.sqrt(2 * len(matrix)) * noise_std
         added = max(0.0, least - float(values.min()))
     else:
-        values, added = np.maximum(values, 0.0), ridge * max(float(state.records), 1.0)
-    parts = (vectors.T @ factor.shift) / np.maximum(values + added, 1e-9)
-    return (vectors @ parts).astype(np.float32)
+        values, added = np.maximum(values, 0.0), ridge * records
+    return np.maximum(values + added, 1e-9), vectors
 
 
 ADAPTIVE_STATISTICS = AlgorithmKind(
@@ -113,7 +143,7 @@ ADAPTIVE_STATISTICS = AlgorithmKind(
     build,
     sends="noisy sums of products of all records' columns",
     laws={"regression": UtilityLaw(33.5, 1.26, 2.47, 2.62)},
-    afterwards=("regularisation",),
+    afterwards=("regularisation", "features"),
 )
 
 __all__ = ["ADAPTIVE_STATISTICS", "NORM", "AdaptiveStatisticsConfig"]

@@ -23,7 +23,7 @@ from unisono.core.policy import Budget
 from unisono.core.raises import Raise
 from unisono.core.trust import Relation, Trust, Unit, Viewer, describe
 from unisono.core.words import budget_guess, number, percent
-from unisono.errors import UndefinedRelation
+from unisono.errors import UndefinedRelation, UnknownEvent
 
 
 @dataclass(frozen=True)
@@ -345,8 +345,7 @@ def certify(
         for viewer, history in cost.items()
         # The strictest party's delta, whose epsilon is the largest.
         for at in [min((p.budget_for(viewer).delta for p in policies), default=delta or 0.0)]
-        for relation in history.relations
-        for epsilon in _worst(accountant, [one[viewer] for one in kinds], relation, at)
+        for relation, epsilon in _worst(accountant, [one[viewer] for one in kinds], history, at)
     ]
     event = next(iter(cost.values())).parts[0][0]
     return Certificate(
@@ -395,8 +394,7 @@ def _largest(
         found = (
             epsilon
             for history in cost.values()
-            for relation in history.relations
-            for epsilon in _worst(accountant, [history], relation, delta)
+            for _, epsilon in _worst(accountant, [history], history, delta)
         )
         return max((epsilon for epsilon in found if math.isfinite(epsilon)), default=math.inf)
 
@@ -423,13 +421,24 @@ def _rows(books: Collection[Ledger]) -> dict[str, Any]:
 
 
 def _worst(
-    accountant: Accountant, histories: Sequence[Composed], relation: Relation, delta: float
-) -> list[float]:
-    """The largest epsilon of these histories, or nothing where the relation has no guarantee."""
-    try:
-        return [max(accountant.epsilon(history, relation, delta) for history in histories)]
-    except UndefinedRelation:
-        return []
+    accountant: Accountant, histories: Sequence[Composed], shown: Composed, delta: float
+) -> list[tuple[Relation, float]]:
+    """The largest epsilon of these histories under each relation that `shown` has; nothing where a
+    relation has no guarantee, or none that is known while another's is: secret samples in a search
+    by random stopping are accounted for under zero-out, and not under replace-one."""
+    found, unknown = [], None
+    for relation in shown.relations:
+        try:
+            epsilon = max(accountant.epsilon(history, relation, delta) for history in histories)
+        except UndefinedRelation:
+            continue
+        except UnknownEvent as error:
+            unknown = error
+            continue
+        found.append((relation, epsilon))
+    if unknown is not None and not found:
+        raise unknown
+    return found
 
 
 def _spending(ledgers: Mapping[str, Ledger]) -> list[Spending]:

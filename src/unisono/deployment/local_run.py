@@ -284,7 +284,7 @@ class LocalRun:
             follow(Progress(index, most, f"run {index + 1} of {most}"))
             pots = {
                 party: prepaid(
-                    grant.draw(index), one_of(parts, ITERATES), [parts[place], parts[-1]]
+                    grant.draw(index), one_of(parts, ITERATES), built.run_of(parts, place)
                 )
                 for party, grant, parts in zip(books, grants, built.parts, strict=True)
             }

@@ -38,6 +38,7 @@ class FitRequest:
     regularisation: float | None
     rounds: int | None
     weighted: bool = False
+    features: int | tuple[int, ...] | None = None  # columns that are kept of what was released
 
     def __post_init__(self) -> None:
         require_numbers(self.epsilon, self.rounds, self.regularisation)
@@ -175,7 +176,11 @@ def _in_rounds(request: FitRequest, facts: Facts, trust: Trust) -> FitPlan:
     rounds = None if request.rounds is None else int(request.rounds)
     if rounds is None and kind.unit_rows:
         rounds = ROUNDS
-    asked = {"rounds": rounds, "regularisation": request.regularisation}
+    asked = {
+        "rounds": rounds,
+        "regularisation": request.regularisation,
+        "features": request.features,
+    }
     if kind.name == "objective-perturbation":  # proved with a ridge only: 0 means that of its rule
         asked["regularisation"] = request.regularisation or None
     given = {

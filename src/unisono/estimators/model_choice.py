@@ -2,25 +2,29 @@
 
     search = PrivateSearch(
         PrivateLogisticRegression(bounds=(low, high), classes=[0, 1]),
-        {"algorithm": ["preconditioned-gradients", "output-perturbation"],
-         "regularisation": [1e-4, 1e-3, 1e-2]},
-        epsilon=1.0, delta=1e-6, ledger=ledgers)
+        epsilon=2.0, delta=1e-6, ledger=ledgers)       # a line or a network: `usual_candidates`
     search.fit(X, y, parties=hospital)
     print(search.summary())
 
-A share of each party's records, drawn in secret, learns nothing and judges the candidates. A record
-is among those that learn or among those that judge, and never both, so that scores cost nothing in
-addition as long as they show no more of a record than training does (`core.prepaid`). Noise is
-calibrated so that the whole search keeps (epsilon, delta):
+Every record learns and judges. A private model has learnt little of any single record, so that its
+score on these records is hardly too good, and scores of many records need little epsilon: a tenth
+to a hundredth of what fits show, by a rule of public facts. With `holdout` a share of each party's
+records, drawn in secret, learns nothing and judges. Then a record is among those that learn or
+among those that judge, and scores cost nothing in addition as long as they show no more of a record
+than training does (`core.prepaid`); what is lost are the records that do not learn.
+
+Noise is calibrated so that the whole search keeps (epsilon, delta):
 
     "all"               Every candidate is fitted once; then ONE release has the noisy scores of all
                         of them, and the best is read off it. Everybody pays the composition of all
                         fits. Gaussian noise adds up in squares: 20 fits cost about 5 times one, not
-                        20 times. Candidates that are functions of one release (ridges on the same
-                        noisy sums) share it, and cost what one of them does.
-    "random-stopping"   A secret random number of runs is made, each of a candidate that is drawn at
-                        random, with a noisy score of its own; the best is shown, and nobody learns
-                        what else ran, or how often (Papernot and Steinke 2022; Liu and Talwar 2019;
+                        20 times. Candidates that are functions of one release (ridges, or subsets
+                        of columns, on the same noisy sums) share it, and cost what one of them
+                        does.
+    "random-stopping"   A secret random number of runs is made, each of a release that is drawn at
+                        random, with noisy scores of its own for all candidates that are functions
+                        of it; the best is shown, and nobody learns what else ran, or how often
+                        (Papernot and Steinke 2022; Liu and Talwar 2019;
                         `accounting.random_stopping`). Against whoever sees the model that comes out
                         20 candidates cost about twice one run. This is so for them alone: whoever
                         sees iterates (the server, the parties, the network) sees all that ran, and
@@ -32,7 +36,7 @@ Everything is authorised before the first record is read: what a ledger refuses 
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -64,7 +68,7 @@ from unisono.core.words import did_you_mean
 from unisono.data import listed, numbers
 from unisono.data.order import order_key, secret_order
 from unisono.engines.payments import local_cost
-from unisono.errors import InvalidInput, UnknownEvent
+from unisono.errors import InvalidInput, UnknownEvent, warn
 from unisono.estimators.classifiers import places_of
 from unisono.estimators.foundation import Quoted
 from unisono.estimators.members import (
@@ -76,6 +80,7 @@ from unisono.estimators.members import (
     public_sizes,
     warn_of_fresh,
 )
+from unisono.estimators.statements import DrownedByNoise
 from unisono.releases.together import largest_part
 
 ALL, RANDOM_STOPPING = "all", "random-stopping"
@@ -83,7 +88,11 @@ METHODS = (ALL, RANDOM_STOPPING)
 # Scores of all candidates get this part of epsilon: where fits have no exact curve, what is dearer
 # is found by Rényi bounds, which are up to a tenth above the exact one of Gaussian scores.
 _SCORES = 0.9
-_ADDED = 0.4  # of what all fits show, where scores are added to them
+_ADDED = 0.4  # of what all fits show, at most, where scores are added to them
+# Less, down to a tenth of it, where noise between two scores stays within half a point.
+_APART, _LEAST_SCORES = 0.005, 0.1
+# Networks that are tried where nobody says; set on moons, banana, ring, phoneme and bent planes.
+_HIDDEN, _FAST = (32,), 3.0
 
 
 @dataclass(frozen=True)
@@ -99,12 +108,12 @@ class _Plan(NamedTuple):
     what all of it costs together."""
 
     epsilon: float
-    fits: tuple[Cost, ...]
-    scores: Study
-    groups: tuple[int, ...]  # by candidate, the first one with the same release
+    fits: tuple[Cost, ...]  # of each group
+    scores: tuple[Study, ...]  # of all candidates, or, with random stopping, of each group's
+    groups: tuple[tuple[int, ...], ...]  # places of candidates that are functions of one release
     total: Cost
     studies: tuple[str, ...]  # hashes of the candidates' studies
-    apart: bool = True  # whether a record is counted as in one part, fits or scores
+    apart: bool  # whether a record is counted as in one part, fits or scores
 
     @property
     def together(self) -> Cost:
@@ -125,11 +134,14 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
     estimator : a private estimator of Unisono, unfitted, without a ledger of its own.
     candidates : a list of overrides of its parameters, each a dict, as [{}, {"rounds": 50}]; or a
         grid, {"regularisation": [0, 1e-3], "rounds": [20, 100]}. "estimator" in a candidate names
-        another estimator.
+        another estimator. None: `usual_candidates`, which are the estimator as it is, a network,
+        and for ridge regression the half and the quarter of the columns that matter most.
     epsilon, delta : the budget of the whole search.
     method : "all" or "random-stopping", as this module explains.
-    holdout : the share of each party's records that judges, and teaches nothing.
-    most_runs : with "random-stopping", the largest number of runs; None: twice the candidates.
+    holdout : the share of each party's records that judges, and teaches nothing; 0: all records
+        learn and judge.
+    most_runs : with "random-stopping", the largest number of runs; None: twice the number of
+        releases that candidates differ in.
     scoring : "accuracy", or "brier" (1 minus the squared error of the true class's probability);
         regressions have 1 minus the squared error in units of half the target's range, at least 0.
     ledger, random_state : as those of estimators.
@@ -137,7 +149,8 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
     Attributes
     ----------
     best_estimator_, best_params_, best_index_ : the chosen one, fitted.
-    best_score_ : its noisy score; too good on average, as it was chosen for being large.
+    best_score_ : its noisy score; too good on average, as it was chosen for being large, and,
+        without `holdout`, as it is of records that were learnt from.
     tried_ : all candidates, with noisy scores where these were released ("all").
     certificate_ : what is guaranteed to whom, for the whole search.
     epsilon_of_one_fit_ : what each fit was calibrated for.
@@ -146,12 +159,12 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
     def __init__(
         self,
         estimator: Any,
-        candidates: Any,
+        candidates: Any = None,
         *,
         epsilon: float = 1.0,
         delta: float = 1e-5,
         method: str = ALL,
-        holdout: float = 0.25,
+        holdout: float = 0.0,
         most_runs: int | None = None,
         scoring: str = "accuracy",
         ledger: Any = None,
@@ -166,14 +179,16 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any, parties: Any = None) -> "PrivateSearch":
         """Choose and fit: rows X (n, d), labels or targets y (n,), the party of each row (n,)."""
-        settings, models = self._candidates()
-        self._require(models)
         X, y = _rows(X), _as_given(y)
+        settings, models = self._candidates(X.shape[1])
+        self._require(models)
         check_consistent_length(X, y)
         split = _split(models[0], membership(parties, len(X)), self.holdout, self.random_state)
+        if self.candidates is None:
+            self._warn_where_it_cannot_help(models, split)
         plan = self._planned(models, X, y, split)
         books = self._ledgers(split, plan, models[0])
-        plan = plan._replace(total=local_cost(plan.scores, plan.total, books))
+        plan = plan._replace(total=local_cost(plan.scores[0], plan.total, books))
         self.epsilon_of_one_fit_ = plan.epsilon
         if self.method == ALL:
             fitted, scores = self._fit_all(models, plan, X, y, split, books)
@@ -204,21 +219,53 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         split: "_Split",
         books: Sequence[Ledger],
     ) -> tuple[list[Any], np.ndarray]:
-        parts = [plan.together, plan.scores.cost]
         if plan.apart:
+            parts = [plan.together, plan.scores[0].cost]
             grants = Ledger.authorize_all(books, plan.total, 1, _purpose(plan))
             pots = [prepaid(grant.draw(0), one_of(parts, ITERATES), parts) for grant in grants]
         else:  # every fit pays for itself, if all of them can
             Ledger.check_all(books, plan.total)
             pots = list(books)
-        fitted: list[Any] = []
-        for model, first in zip(models, plan.groups, strict=True):
-            own = _copied(model, plan.epsilon, self.delta, split.ledgers(pots), self.random_state)
-            if first < len(fitted):
-                own._released = fitted[first]._kept
-            fitted.append(split.fitted(own, X, y))
+        fitted: dict[int, Any] = {}
+        for members in plan.groups:
+            fitted |= self._fit_group(models, members, plan, X, y, split, pots)
+        found = [fitted[place] for place in range(len(models))]
+        return found, self._judged(found, plan.scores[0], X, y, split, pots, _purpose(plan))
+
+    def _fit_group(
+        self,
+        models: Sequence[Any],
+        members: Sequence[int],
+        plan: _Plan,
+        X: Any,
+        y: Any,
+        split: "_Split",
+        pots: Sequence[Ledger],
+    ) -> dict[int, Any]:
+        """By place, candidates that are functions of one release, which is made once."""
+        fitted: dict[int, Any] = {}
+        for place in members:
+            own = _copied(
+                models[place], plan.epsilon, self.delta, split.ledgers(pots), self.random_state
+            )
+            if fitted:
+                own._released = fitted[members[0]]._kept
+            fitted[place] = split.fitted(own, X, y)
+        return fitted
+
+    def _judged(
+        self,
+        fitted: Sequence[Any],
+        study: Study,
+        X: Any,
+        y: Any,
+        split: "_Split",
+        pots: Sequence[Ledger],
+        purpose: str,
+    ) -> np.ndarray:
+        """The noisy score of each, in one release."""
         judged = np.stack([_scores(own, self.scoring, *split.judges(X, y)) for own in fitted], 1)
-        return fitted, _released_scores(plan.scores, judged, split, pots)
+        return _released_scores(study, judged, split, pots, purpose)
 
     def _fit_at_random(
         self,
@@ -230,24 +277,24 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         books: Sequence[Ledger],
     ) -> tuple[int, Any, float]:
         """Pay for as many runs as there can be, make them, and keep the best of so many as were
-        drawn to count."""
-        most, scores = self._most(len(models)), plan.scores.cost
+        drawn to count. A run is one release, and the best of all candidates that are functions of
+        it."""
+        most = self._most(len(plan.groups))
         grants = Ledger.authorize_all(books, plan.total, most, _purpose(plan))
-        run = one_of([*plan.fits, scores], ITERATES)
-        options = tuple(part[ITERATES] for part in (*plan.fits, scores))
-        law = RandomStopping(options, most, SHAPE)
-        number, chosen = law.drawn(lots_of(grants), len(models))
+        runs, options = _runs(plan)
+        event = one_of(options, ITERATES)
+        law = RandomStopping(tuple(part[ITERATES] for part in options), most, SHAPE)
+        number, chosen = law.drawn(lots_of(grants), len(plan.groups))
         best: tuple[float, int, Any] | None = None
-        for index, candidate in enumerate(chosen):
-            parts = [plan.fits[candidate], scores]
-            own = [prepaid(grant.draw(index), run, parts) for grant in grants]
-            ledgers = split.ledgers(own)
-            model = _copied(models[candidate], plan.epsilon, self.delta, ledgers, self.random_state)
-            split.fitted(model, X, y)
-            judged = _scores(model, self.scoring, *split.judges(X, y))[:, None]
-            [score] = _released_scores(plan.scores, judged, split, own)
-            if index < number and (best is None or score > best[0]):
-                best = (float(score), candidate, model)
+        for index, group in enumerate(chosen):
+            own = [prepaid(grant.draw(index), event, runs[group]) for grant in grants]
+            fitted = self._fit_group(models, plan.groups[group], plan, X, y, split, own)
+            study = plan.scores[group]
+            scores = self._judged([*fitted.values()], study, X, y, split, own, "scores")
+            top = int(np.argmax(scores))
+            place = plan.groups[group][top]
+            if index < number and (best is None or scores[top] > best[0]):
+                best = (float(scores[top]), place, fitted[place])
         assert best is not None
         return best[1], best[2], best[0]
 
@@ -258,7 +305,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         promise = Privacy(self.epsilon, self.delta, _relation(models[0]))
 
         def tried(epsilon: float) -> tuple[_Plan, float]:
-            plan = self._priced(models, epsilon, X, y, split)
+            plan = self._priced(models, epsilon, X, y, split, apart=bool(self.holdout))
             if not _accountable(plan.total, promise):
                 if self.method == RANDOM_STOPPING:
                     raise InvalidInput(f"{UNPROVED.format('method=')}; nothing was spent")
@@ -287,35 +334,34 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         X: Any,
         y: Any,
         split: "_Split",
-        apart: bool = True,
+        apart: bool,
     ) -> _Plan:
-        """What one epsilon for a fit makes of the search. Not `apart`, where what is dearer, fits
-        or scores, is not known: then both are added up."""
+        """What one epsilon for a fit makes of the search. Not `apart`, where records learn and
+        judge, or where what is dearer, fits or scores, is not known: then both are added up."""
         quotes = [split.quoted(model, epsilon, self.delta, X, y) for model in models]
-        groups = tuple(_groups(models, quotes))
+        groups = _groups(models, quotes)
         studies = tuple(quote.plan.study.hash for quote in quotes)
-        every, kept = self.method == ALL, sorted(set(groups))
+        fits = tuple(quotes[members[0]].cost for members in groups)
+        every = self.method == ALL
         # Scores may show as much of a record as all fits do, or as one, where runs are single.
         most = _SCORES * self.epsilon if every else epsilon
         if not apart:
-            most = _ADDED * math.sqrt(len(kept)) * epsilon
+            most = _ADDED * epsilon * (math.sqrt(len(groups)) if every else 1.0)
         shown = Privacy(most, self.delta, quotes[0].relation)
-        scores = _scores_study(len(models) if every else 1, shown, quotes[0], split)
-        if every:
-            fits = tuple(quotes[first].cost for first in kept)
-            parts = [added(fits), scores.cost]
-            if not apart:
-                return _Plan(epsilon, fits, scores, groups, added(parts), studies, apart)
-            total = {viewer: one_of(parts, viewer) * 1 for viewer in scores.cost}
-            return _Plan(epsilon, fits, scores, groups, total, studies)
-        if len(kept) < len(groups):
-            raise InvalidInput(
-                "some candidates are functions of one release, which random stopping would make "
-                'again for each: use method="all", which makes it once; nothing was spent'
-            )
-        fits = tuple(quote.cost for quote in quotes)
-        total = stopping_cost([*fits, scores.cost], self._most(len(models)))
-        return _Plan(epsilon, fits, scores, groups, total, studies)
+        gain = _gain(models[0], self.scoring)
+        judged = [len(models)] if every else [len(members) for members in groups]
+        scores = tuple(
+            _scores_study(number, gain, shown, quotes[0], split, frugal=not apart)
+            for number in judged
+        )
+        plan = _Plan(epsilon, fits, scores, groups, {}, studies, apart)
+        if not every:
+            _, options = _runs(plan)
+            return plan._replace(total=stopping_cost(options, self._most(len(groups))))
+        parts = [added(fits), scores[0].cost]
+        if not apart:
+            return plan._replace(total=added(parts))
+        return plan._replace(total={viewer: one_of(parts, viewer) * 1 for viewer in parts[0]})
 
     def _promised(self, plan: _Plan, promise: Privacy) -> list[Viewer]:
         """To whom the promise is made: to whom one fit keeps its own, or, with random stopping, to
@@ -339,8 +385,10 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
 
     # ------------------------------------------------------------- checks
 
-    def _candidates(self) -> tuple[list[dict[str, Any]], list[Any]]:
+    def _candidates(self, columns: int) -> tuple[list[dict[str, Any]], list[Any]]:
         given = self.candidates
+        if given is None:
+            given = usual_candidates(self.estimator, columns, pure=not self.delta)
         settings = [dict(one) for one in (ParameterGrid(given) if _is_grid(given) else given)]
         models = []
         for one in settings:
@@ -371,8 +419,8 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
             )
         if len(models) < 2:
             raise InvalidInput(f"{len(models)} candidates: a choice needs two or more")
-        if not (isinstance(self.holdout, float) and 0 < self.holdout < 1):
-            raise InvalidInput(f"holdout = {self.holdout!r}: it lies between 0 and 1")
+        if not (isinstance(self.holdout, int | float) and 0 <= self.holdout < 1):
+            raise InvalidInput(f"holdout = {self.holdout!r}: a share from 0 to below 1")
         if self.scoring not in ("accuracy", "brier"):
             raise InvalidInput(f"scoring = {self.scoring!r}: choose accuracy or brier")
         if self.method == RANDOM_STOPPING and not 1 <= self._most(len(models)) <= 1000:
@@ -384,6 +432,18 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
                 raise InvalidInput(f"candidates differ in {name}: they are compared under one")
         if len({is_regressor(model) for model in models}) > 1:
             raise InvalidInput("classifiers and regressions cannot be compared by one score")
+
+    def _warn_where_it_cannot_help(self, models: Sequence[Any], split: "_Split") -> None:
+        """Of the usual candidates, by public facts, before anything is paid."""
+        from unisono.planning.verdicts import network_beside_line
+
+        classes = 0 if is_regressor(models[0]) else len(models[0].classes)
+        if words := network_beside_line(sum(split.judged), self.epsilon, classes):
+            warn(
+                f"a search cannot be expected to help here: {words}; the estimator by itself with "
+                "all of epsilon is likely to be better, or give candidates of your own",
+                DrownedByNoise,
+            )
 
     def _ledgers(self, split: "_Split", plan: _Plan, model: Any) -> list[Ledger]:
         seed = self.random_state
@@ -399,7 +459,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         self, best: Any, plan: _Plan, split: "_Split", books: Sequence[Ledger]
     ) -> Certificate:
         named = dict(zip(split.members.names, books, strict=True))
-        study = Study(best._search_study.method, best._search_study.facts, plan.scores.trust)
+        study = Study(best._search_study.method, best._search_study.facts, plan.scores[0].trust)
         return certify(
             study,
             named,
@@ -461,7 +521,10 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
     def summary(self) -> str:
         """What was tried, which was chosen, and what it cost whom."""
         check_is_fitted(self)
-        lines = [f"{len(self.tried_)} candidates, method {self.method}"]
+        judged = (
+            "records that none learnt from" if self.holdout else "records that were learnt from"
+        )
+        lines = [f"{len(self.tried_)} candidates, method {self.method}; scores on {judged}"]
         for place, one in enumerate(self.tried_):
             mark = "*" if place == self.best_index_ else " "
             score = "not shown" if one.score is None else f"{one.score:.4f}"
@@ -536,6 +599,11 @@ def _split(model: Any, members: Membership, holdout: float, seed: int | None) ->
     learning, judging, judged = [], [], []
     for name, rows, size in zip(members.names, members.rows, sizes, strict=True):
         number = int(size * holdout)
+        if not holdout:
+            learning.append(rows)
+            judging.append(rows)
+            judged.append(size)
+            continue
         if number < 1 or size - number < 1:
             raise InvalidInput(
                 f"{size} records of {name} leave nothing to learn from or to judge by at holdout = "
@@ -554,7 +622,7 @@ def _split(model: Any, members: Membership, holdout: float, seed: int | None) ->
     learnt = None
     if hidden:
         pairs = zip(members.names, sizes, judged, strict=True)
-        learnt = {name: size - number for name, size, number in pairs}
+        learnt = {name: size - number * bool(holdout) for name, size, number in pairs}
     return _Split(members, tuple(learning), tuple(judging), learnt, tuple(judged))
 
 
@@ -584,7 +652,7 @@ def _scores(model: Any, scoring: str, X: Any, y: Any) -> np.ndarray:
     if is_regressor(model):
         low, high = model.target_bounds or (-1.0, 1.0)
         errors = (np.asarray(model.predict(X), float) - numbers(listed(y))) / ((high - low) / 2)
-        return 1.0 - np.fmin(1.0, np.nan_to_num(errors**2, nan=1.0, posinf=1.0))
+        return 1.0 - np.clip(np.nan_to_num(errors, nan=1.0), -1.0, 1.0) ** 2
     own = places_of(np.asarray(y), y, model.classes_)
     if scoring == "brier":
         chances = np.asarray(model.predict_proba(X), float)
@@ -593,18 +661,39 @@ def _scores(model: Any, scoring: str, X: Any, y: Any) -> np.ndarray:
     return ((own >= 0) & (model.classes_[own] == model.predict(X))).astype(float)
 
 
-def _scores_study(models: int, privacy: Privacy, quote: Quoted, split: _Split) -> Study:
-    from unisono.algorithms.held_out_scores import HELD_OUT_SCORES, JudgedModels
+def _gain(model: Any, scoring: str) -> float:
+    """Right and wrong differ by 1, and numbers and chances by little."""
+    from unisono.algorithms.held_out_scores import NUMBERS_GAIN
 
-    own = quote.facts
+    return NUMBERS_GAIN if is_regressor(model) or scoring == "brier" else 1.0
+
+
+def _scores_study(
+    models: int, gain: float, privacy: Privacy, quote: Quoted, split: _Split, frugal: bool
+) -> Study:
+    """The release of scores; a `frugal` one adds as much noise as leaves two scores well apart."""
+    from unisono.algorithms.held_out_scores import HELD_OUT_SCORES, JudgedModels, score_deviation
+
+    own, problem = quote.facts, JudgedModels(models, gain)
     facts = facts_of(
         split.judged, models, quote.trust, privacy.relation, own.minimum_parties, own.colluders
     )
-    return Study(HELD_OUT_SCORES.method(JudgedModels(models), privacy), facts, quote.trust)
+
+    def made(epsilon: float) -> Study:
+        paid = Privacy(epsilon, privacy.delta, privacy.relation)
+        return Study(HELD_OUT_SCORES.method(problem, paid), facts, quote.trust)
+
+    study = made(privacy.epsilon)
+    if not frugal:
+        return study
+    event = study.algorithm.event(facts, quote.trust)
+    noise = score_deviation(problem, event.noise.deviation(models + 1), sum(split.judged))
+    share = noise * gain / _APART
+    return study if share >= 1 else made(privacy.epsilon * max(share, _LEAST_SCORES))
 
 
 def _released_scores(
-    study: Study, judged: np.ndarray, split: _Split, books: Sequence[Ledger]
+    study: Study, judged: np.ndarray, split: _Split, books: Sequence[Ledger], purpose: str
 ) -> np.ndarray:
     """Noisy scores (models,) from the scores (m, models) of all parties' records, one after the
     other."""
@@ -616,11 +705,36 @@ def _released_scores(
         Party(name, Private((own,), name), book)
         for name, own, book in zip(split.members.names, parts, books, strict=True)
     ]
-    found: np.ndarray = np.asarray(in_process.run(study, parties, purpose="scores").value)
+    found: np.ndarray = np.asarray(in_process.run(study, parties, purpose=purpose).value)
     return found
 
 
 # ------------------------------------------------------------------ candidates
+
+
+def usual_candidates(estimator: Any, columns: int, pure: bool = False) -> list[dict[str, Any]]:
+    """What is tried where nobody says: the estimator as it is, and what a line cannot do, a network
+    of one layer. Of ridge regression also half and a quarter of its columns, which share a release
+    with all of them. Networks for classes learn faster than by their own rule, which is made for
+    the case that nothing else is tried. For pure epsilon there are no networks."""
+    from unisono.estimators.networks import PrivateClassifier, PrivateRegressor
+    from unisono.estimators.ridge import PrivateRidge
+
+    found: list[dict[str, Any]] = [{}]
+    if isinstance(estimator, PrivateRidge) and estimator.features is None:
+        found += [{"features": part} for part in (columns // 2, columns // 4) if part]
+    if not pure and not isinstance(estimator, PrivateClassifier | PrivateRegressor):
+        kind: Any = PrivateRegressor if is_regressor(estimator) else PrivateClassifier
+        more = {"hidden": _HIDDEN} | ({} if is_regressor(estimator) else {"learning_rate": _FAST})
+        given = estimator.get_params(deep=False)
+        own = {name: given[name] for name in kind().get_params(deep=False) if name in given}
+        found += [{"estimator": kind(**own | more)}]
+    if len(found) < 2:
+        raise InvalidInput(
+            f"there is no usual list of candidates for {type(estimator).__name__} here: give "
+            "candidates=[{}, {...}]; nothing was spent"
+        )
+    return found
 
 
 def _is_grid(given: Any) -> bool:
@@ -665,9 +779,9 @@ def _require_searchable(model: Any, scoring: str) -> None:
             raise InvalidInput(f"{name} has no probabilities: use scoring='accuracy'")
 
 
-def _groups(models: Sequence[Any], quotes: Sequence[Quoted]) -> Iterator[int]:
-    """By candidate, the first one whose release it shares; itself, where there is none."""
-    known: dict[Any, int] = {}
+def _groups(models: Sequence[Any], quotes: Sequence[Quoted]) -> tuple[tuple[int, ...], ...]:
+    """The places of candidates, those together that are functions of one release."""
+    known: dict[Any, list[int]] = {}
     for place, (model, quote) in enumerate(zip(models, quotes, strict=True)):
         given = model.get_params(deep=False)
         own = {name: _told(value) for name, value in given.items() if name not in model._afterwards}
@@ -682,7 +796,20 @@ def _groups(models: Sequence[Any], quotes: Sequence[Quoted]) -> Iterator[int]:
             # Ranges that are found on the way are another release, and not kept.
             None if (quote.alone and study.algorithm.rounds == 1) or _same(quote) else place,
         )
-        yield known.setdefault(key, place)
+        known.setdefault(key, []).append(place)
+    return tuple(map(tuple, known.values()))
+
+
+def _runs(plan: _Plan) -> tuple[list[list[Cost]], list[Cost]]:
+    """With random stopping, what a run of each group releases, and what a record may be in of any
+    run: learnt or judged, where records are kept apart, or both."""
+    pairs = [[fit, scores.cost] for fit, scores in zip(plan.fits, plan.scores, strict=True)]
+    runs = pairs if plan.apart else [[added(pair)] for pair in pairs]
+    options: list[Cost] = []
+    for cost in (cost for run in runs for cost in run):
+        if cost not in options:
+            options.append(cost)
+    return runs, options
 
 
 def _told(value: Any) -> str:
@@ -727,4 +854,4 @@ def _words(settings: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} = {value}" for name, value in settings.items()) or "as it is"
 
 
-__all__ = ["ALL", "METHODS", "RANDOM_STOPPING", "PrivateSearch", "Tried"]
+__all__ = ["ALL", "METHODS", "RANDOM_STOPPING", "PrivateSearch", "Tried", "usual_candidates"]

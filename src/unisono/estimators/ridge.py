@@ -11,7 +11,7 @@ least (`algorithms.regression_choice`):
     output-perturbation     one noisy average of the parties' own minimisers, for pure epsilon
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,9 +22,11 @@ from sklearn.utils.validation import check_is_fitted
 from unisono.core import notebook
 from unisono.core.algorithm import Facts
 from unisono.core.defaults import BOUNDS_SHARE, RELATION
+from unisono.core.events import positive
 from unisono.core.privacy import Privacy
 from unisono.core.trust import Trust
 from unisono.core.words import did_you_mean
+from unisono.data.encoding import Frame
 from unisono.data.scaling import UnitScaling
 from unisono.errors import InvalidInput
 from unisono.estimators.configuration import FitPlan, FitRequest, plan, require_numbers
@@ -34,6 +36,7 @@ from unisono.estimators.scored import FISHER_SCORING, ScoredEstimator, scored_pl
 from unisono.estimators.statements import UNBOUNDED_TARGETS, UnboundedFeatures
 
 if TYPE_CHECKING:
+    from unisono.algorithms.feature_subsets import Features
     from unisono.models.prediction import Prediction
 
 ALGORITHMS = (
@@ -41,6 +44,7 @@ ALGORITHMS = (
     *("gradient-perturbation", "output-perturbation", "dp-sgd-convex"),
 )
 ROUNDS = 200
+_SUMS = (FISHER_SCORING, "adaptive-statistics")  # from whose sums columns can be left out
 # Beyond so many columns sums of their products are too many numbers to compete.
 _MOST_COLUMNS = 256
 
@@ -63,6 +67,10 @@ class PrivateRidge(RegressorMixin, ScoredEstimator):
             "as little as the algorithm can do with; for Fisher scoring a weak prior of five "
             "deviations of the target for a change by one of the column, for sums of products what "
             "their noise asks for.",
+            "features : learn from some columns only: these, by name or place, or so many, those "
+            "that matter most by the same noisy sums. What is released is of all columns, so that "
+            "this costs nothing more, and a search among subsets pays for one fit; by Fisher "
+            "scoring and adaptive statistics. None: all.",
             f"rounds : noisy gradients, which are then what learns; None: {ROUNDS}, where they "
             "are.",
             *PARTIES,
@@ -75,9 +83,10 @@ class PrivateRidge(RegressorMixin, ScoredEstimator):
         ),
     )
     _model = "linear-regression"
-    _afterwards = ("regularisation",)
+    _afterwards = ("regularisation", "features")
     algorithm: str
     regularisation: float | None
+    features: Any
     rounds: int | None
     coef_: np.ndarray
     intercept_: float
@@ -106,6 +115,7 @@ class PrivateRidge(RegressorMixin, ScoredEstimator):
         records_per_person: int | None = None,
         person_at_parties: int = 1,
         largest_weight: float | None = None,
+        features: Any = None,
     ) -> None:
         self.epsilon, self.delta, self.bounds = epsilon, delta, bounds
         self.bounds_share, self.columns = bounds_share, columns
@@ -114,7 +124,7 @@ class PrivateRidge(RegressorMixin, ScoredEstimator):
         self.relation, self.trust, self.algorithm = relation, trust, algorithm
         self.regularisation, self.rounds, self.records = regularisation, rounds, records
         self.ledger, self.minimum_parties, self.colluders = ledger, minimum_parties, colluders
-        self.random_state = random_state
+        self.random_state, self.features = random_state, features
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -165,6 +175,8 @@ class PrivateRidge(RegressorMixin, ScoredEstimator):
         if self.algorithm != "auto":
             return self.algorithm, "as asked for"
         able = tuple(self._able(facts, promise))
+        if self.features is not None:
+            able = tuple(name for name in able if name in _SUMS) or _SUMS[-1:]
         if len(able) == 1:
             return able[0], "it alone has what was asked for"
         made = {name: self._planned_by(name, facts, trust, promise).study for name in able}
@@ -185,6 +197,12 @@ class PrivateRidge(RegressorMixin, ScoredEstimator):
         yield "gradient-perturbation" if promise.delta else "output-perturbation"
 
     def _planned_by(self, name: str, facts: Facts, trust: Trust, promise: Privacy) -> FitPlan:
+        if self.features is not None and name not in _SUMS:
+            raise InvalidInput(
+                f"features = {self.features!r} with {name}: columns are chosen among after noisy "
+                f"sums of all of them were released; choose one of {', '.join(_SUMS)}; nothing was "
+                "spent"
+            )
         if name == FISHER_SCORING:
             if not self._scorable(facts, promise):
                 raise InvalidInput(_UNSCORABLE)
@@ -193,6 +211,7 @@ class PrivateRidge(RegressorMixin, ScoredEstimator):
             # A penalty that is given is all of it; otherwise a prior helps on the way.
             said = {} if self.regularisation is not None else {"prior_sd": PRIOR_SD}
             problem = self._regression(facts.features - 1).problem
+            self._features_kept(facts.features - 1)  # refuses what are no columns
             return scored_plan(problem, said, facts, trust, promise)
         request = FitRequest(
             name,
@@ -203,8 +222,48 @@ class PrivateRidge(RegressorMixin, ScoredEstimator):
             promise.relation,
             self.regularisation,
             self.rounds or ROUNDS,
+            features=self._features_kept(facts.features - 1),
         )
         return plan(request, facts, trust)
+
+    def _features_kept(self, width: int) -> "Features | None":
+        """Which of the encoded columns have a coefficient; a category's name stands for all that
+        are made of it."""
+        from unisono.algorithms.feature_subsets import require_places
+
+        wanted = self.features
+        if wanted is None:
+            return None
+        if isinstance(wanted, (int, np.integer)) and not isinstance(wanted, bool):
+            positive(features=int(wanted))
+            return int(wanted)
+        if isinstance(wanted, str) or not isinstance(wanted, Sequence | np.ndarray):
+            raise InvalidInput(f"features = {wanted!r}: give a list of columns, or how many")
+        named = self._named_places(width)
+        places: list[int] = []
+        for one in wanted:
+            if isinstance(one, str) and one not in named:
+                raise InvalidInput(
+                    f"features names {one!r}, which is no column{did_you_mean(one, [*named])}; "
+                    "nothing was spent"
+                )
+            places += named[one] if isinstance(one, str) else [int(one)]
+        require_places(places, width)
+        return tuple(sorted(places))
+
+    def _named_places(self, width: int) -> dict[str, list[int]]:
+        """The places of encoded columns, by their own names and by those that they are made of."""
+        if self._declared is None:
+            given = getattr(self, "feature_names_in_", [f"x{place}" for place in range(width)])
+            return {str(name): [place] for place, name in enumerate(given)}
+        frame = Frame(self._declared.schema)
+        named = {name: [place] for place, name in enumerate(frame.names)}
+        place = 0
+        for name, column in self._declared.schema.features.items():
+            own = len(column.features(name))
+            named[name] = [*range(place, place + own)]
+            place += own
+        return named
 
     def _scored_labels(self, labels: np.ndarray) -> np.ndarray:
         return self._targets.scaled(labels)
@@ -213,10 +272,11 @@ class PrivateRidge(RegressorMixin, ScoredEstimator):
         from unisono.models.line import predicting, ridged
 
         made = self._regression(study.method.problem.features)
+        kept = self._features_kept(study.method.problem.features)
         if self.regularisation is not None:
-            estimate = ridged(made, study, value, self.regularisation, self._scaling)
+            estimate = ridged(made, study, value, self.regularisation, self._scaling, kept)
         else:
-            estimate = predicting(made, study, value)
+            estimate = predicting(made, study, value, kept)
         self.coef_, self.intercept_ = estimate[1:], float(estimate[0])
         scale = self._scaling
         middle = self.intercept_ + self.coef_ @ scale.shift

@@ -27,6 +27,7 @@ import numpy as np
 from scipy.special import chdtri
 
 from unisono.algorithms import fisher_scoring
+from unisono.algorithms.feature_subsets import Features, minimiser_of
 from unisono.algorithms.fisher_scoring import Fitted, Terms, terms_for
 from unisono.algorithms.noisy_scores import positive
 from unisono.core.study import Study
@@ -67,12 +68,22 @@ def under_prior(
     return Believed(moved, (covariance + covariance.T) / 2)
 
 
-def predicting(made: Regression, study: Study, value: Any) -> np.ndarray:
-    """Coefficients (p,) in the user's units, the intercept first, for prediction."""
+def predicting(
+    made: Regression, study: Study, value: Any, features: Features | None = None
+) -> np.ndarray:
+    """Coefficients (p,) in the user's units, the intercept first, for prediction; of `features`
+    only, where some are named or counted: what is believed given that the others are zero."""
     terms = terms_for(study)
     found = _steadied(terms, value)
-    p = len(found.theta) - 1
-    theta = _shrunk(found, value, 1 / math.sqrt(max(p, 1)) / terms.config.prior_sd)
+    columns = len(found.theta) - 1
+    number = columns
+    if features is not None:
+        number = min(features, columns) if isinstance(features, int) else len(features)
+    believed = _shrunk(found, value, 1 / math.sqrt(max(number, 1)) / terms.config.prior_sd)
+    theta = believed.mean
+    if features is not None:
+        precision = np.linalg.inv(believed.covariance)
+        theta = minimiser_of(features, precision, precision @ theta, 0)
     return _in_units(made, found, theta)
 
 
@@ -94,12 +105,12 @@ def _steadied(terms: Terms, value: Any) -> Fitted:
     return found._replace(theta=theta, covariance=covariance)
 
 
-def _shrunk(found: Fitted, value: Any, narrower: float) -> np.ndarray:
+def _shrunk(found: Fitted, value: Any, narrower: float) -> Believed:
     """θ under a prior so many times as wide, and the narrow one of the intercept."""
     start = jax.tree.map(lambda part: np.asarray(part, np.float64), value.start)
     deviations = narrower * found.prior
     deviations[0] = _INTERCEPT_SD * float(start.spread)
-    return under_prior(found, start.theta, start.theta, np.diag(deviations**-2.0)).mean
+    return under_prior(found, start.theta, start.theta, np.diag(deviations**-2.0))
 
 
 def _in_units(made: Regression, found: Fitted, theta: np.ndarray) -> np.ndarray:
@@ -110,7 +121,12 @@ def _in_units(made: Regression, found: Fitted, theta: np.ndarray) -> np.ndarray:
 
 
 def ridged(
-    made: Regression, study: Study, value: Any, ridge: float, scale: UnitScaling
+    made: Regression,
+    study: Study,
+    value: Any,
+    ridge: float,
+    scale: UnitScaling,
+    features: Features | None = None,
 ) -> np.ndarray:
     """Coefficients (p,) in the user's units, the intercept first, that minimise
 
@@ -119,14 +135,14 @@ def ridged(
     with features u and targets t scaled by their bounds, as the quadratic around the estimate that
     the last rounds released: in standardised coordinates, where θ = K β and E zzᵀ = M,
     β_ridge = (M + ridge KᵀK)⁻¹ M β. M is the released curvature over its first entry, which counts
-    the records.
+    the records. Only `features` have a coefficient, where some are named or counted.
     """
     terms = terms_for(study)
     found = _steadied(terms, value)
     turned = to_scaled(made, found, scale)
     moments = second_moments(terms, value)
-    plain = _shrunk(found, value, 1.0)
-    theta = np.linalg.solve(moments + ridge * turned.T @ turned, moments @ plain)
+    plain = _shrunk(found, value, 1.0).mean
+    theta = minimiser_of(features, moments + ridge * turned.T @ turned, moments @ plain, 0)
     return _in_units(made, found, theta)
 
 

@@ -98,4 +98,24 @@ def verdict(task: Task, band: Band, room: float) -> Grade:
     return Grade.DOUBTFUL if band.likely <= usable else Grade.USELESS
 
 
-__all__ = ["HEADROOM", "Grade", "headroom", "limits", "verdict"]
+# Records times epsilon, for each class, up to which networks were no better than lines (digits,
+# texture, optdigits and breast cancer below 850, letter at 1,150; they were on penbased at 1,650,
+# and with two classes from 4,000 on), and for numbers (diamonds and cps1988 at 30,000):
+# `benchmarks/model_choice.py`.
+_BY_CLASS, _BY_NUMBER = 1_200, 30_000
+
+
+def network_beside_line(records: int, epsilon: float, classes: int) -> str:
+    """Why a search among a line and a network is not expected to end in a better model than the
+    line with all of epsilon; nothing where it may. `classes` 0: numbers are predicted."""
+    have, least = records * epsilon / max(classes, 1), _BY_CLASS if classes else _BY_NUMBER
+    if have > least:
+        return ""
+    each = " for each class" if classes else ""
+    return (
+        f"networks were found to be no better than lines up to {least:,} records times "
+        f"epsilon{each}, and here these are {have:,.0f}"
+    )
+
+
+__all__ = ["HEADROOM", "Grade", "headroom", "limits", "network_beside_line", "verdict"]

@@ -116,10 +116,11 @@ def _searched(result: Mapping[str, Any]) -> list[Block]:
         if found["method"] == "all"
         else f"the best of a secret number of runs of {len(rows)} candidates, each"
     )
+    judged = "they learnt from" if found.get("learnt_from") else "none of them learnt from"
     words = (
         f"This model is {among} learnt for epsilon "
         f"{found['epsilon_of_one']:.3g}. It was taken by noisy scores ({found['measure']}) on "
-        f"{found['judges']:,} records that none of them learnt from; noise alone makes two scores "
+        f"{found['judges']:,} records that {judged}; noise alone makes two scores "
         f"differ by about {found['noise']:.2g}. What the certificate states is for all of them, "
         "the scores and the choice together."
     )

@@ -215,6 +215,7 @@ class Built:
         held = self.file.held_out[self.file.party(party)]
         algorithm = self.study.algorithm
         by_place = algorithm.by_place or algorithm.by_company(self.study.facts) or table.unordered
+        by_place = by_place or self.file.search is not None  # any candidate may go by places
         if held or by_place or self.file.data.person is not None:
             size = len(next(iter(values.values())))
             order = secret_order(size, key)

@@ -244,7 +244,7 @@ def _search(file: StudyFile) -> Iterator[Fault]:
         words = "judges by records that chose the model, so it would be too good"
         yield ("evaluation", "epsilon"), f"{words}: test on public records, or evaluate afterwards"
     for party, held in zip(file.parties, file.held_out, strict=True):
-        if held == 0:
+        if asked.holdout and held == 0:
             words = f"of {party.records} records of {party.name} none would judge"
             yield (*place, "holdout"), f"{words}: take a larger share"
     for count, override in enumerate(asked.overrides, 1):

@@ -139,8 +139,8 @@ class SearchCandidate(Config):
 
 class Search(Config):
     """A choice among candidates, for the study's one epsilon: each is learnt once, and one noisy
-    release of scores, by a share of each party's records that is kept out of training (`holdout`,
-    drawn in secret), says which is taken."""
+    release of scores says which is taken. All records learn and judge, or a share of each party's,
+    drawn in secret, is kept out of training to judge (`holdout`)."""
 
     candidates: tuple[SearchCandidate, ...] = Field(
         (), description="What is tried; a candidate that says nothing is the file as it is."
@@ -150,10 +150,10 @@ class Search(Config):
         description='Values of settings, all combinations of which are tried, as "model.name" or '
         '"algorithm.rounds" = [20, 100].',
     )
-    holdout: Annotated[float, Field(gt=0, le=0.5)] = Field(
-        0.25,
+    holdout: Annotated[float, Field(ge=0, le=0.5)] = Field(
+        0.0,
         description="The share of each party's records that judges and is not learnt from: one in "
-        "two, three, four and so on, whichever is nearest.",
+        "two, three, four and so on, whichever is nearest; 0: all records learn and judge.",
     )
     method: Literal["all", "random-stopping"] = Field(
         "all",
@@ -168,7 +168,8 @@ class Search(Config):
     )
     score_share: Annotated[float, Field(gt=0, lt=1)] = Field(
         0.08,
-        description='With "all", the part of what the study may show that pays for the scores.',
+        description="The part of what the study may show that pays for the scores; with "
+        '"random-stopping", the part of a run, unless records are kept out of training.',
     )
 
     @property
@@ -304,8 +305,14 @@ class StudyFile(Config):
         how many they are is released with their scores."""
         every = self.evaluation.every if self.evaluation else 0
         if self.search is not None:
-            every = round(1 / self.search.holdout)
+            every = round(1 / self.search.holdout) if self.search.holdout else 0
         return tuple(party.records // every if every else 0 for party in self.parties)
+
+    @property
+    def judges(self) -> tuple[int, ...]:
+        """How many records of each party judge the candidates of a search."""
+        kept = self.search is not None and self.search.holdout
+        return self.held_out if kept else tuple(party.records for party in self.parties)
 
     @property
     def draws(self) -> bool:

@@ -1,8 +1,8 @@
 """A study that chooses among candidates: every one is learnt, and noisy scores say which is taken.
 
 The candidates are files of their own, with the same columns, parties and trust, which differ in
-[model] and [algorithm]. Their stages follow each other, and one release of scores comes last, by
-records that none of them learnt from (`algorithms.held_out_scores`):
+[model] and [algorithm]. Their stages follow each other, and one release of scores comes last
+(`algorithms.held_out_scores`), by all records, or by those that were kept out of training:
 
     fit   candidate-2   candidate-3   ...   scores           (a candidate that begins with another
                                                               release has a stage before it)
@@ -15,7 +15,8 @@ it. Candidates that are functions of one release (`AlgorithmKind.afterwards`) sh
 What is chosen is post-processing of what was released. Scores stand in the result, with noise.
 
 By "random-stopping" a run is one candidate's stages and a release of its score; how many runs
-count, and of which candidates they are, is drawn, and only the best is shown (`core.prepaid`). The
+count, and of which candidates they are, is drawn, and only the best is shown (`core.prepaid`). A
+record that was kept out of training is in the score only, another one in both. The
 file's epsilon is then promised to whoever sees the final model.
 """
 
@@ -28,23 +29,30 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from unisono.accounting.accountant import ACCOUNTANT
-from unisono.algorithms.held_out_scores import HELD_OUT_SCORES, JudgedModels, score_deviation
+from unisono.algorithms.held_out_scores import (
+    HELD_OUT_SCORES,
+    NUMBERS_GAIN,
+    JudgedModels,
+    score_deviation,
+)
 from unisono.core.algorithm import agree_facts
+from unisono.core.costs import added
 from unisono.core.events import Composed
 from unisono.core.prepaid import SEES_BEST_ONLY, UNPROVED, stopping_cost
 from unisono.core.privacy import Privacy
 from unisono.core.study import Study
 from unisono.core.trust import Viewer
 from unisono.data.columns import NamedColumn
+from unisono.data.encoding import Values
 from unisono.errors import InvalidInput, UnknownEvent
-from unisono.planning.verdicts import Grade
+from unisono.planning.verdicts import Grade, network_beside_line
 from unisono.releases.together import largest_part
 from unisono.studies.build import Built, build_one, planned_grade
 from unisono.studies.schema import StudyFile, tried, unremembered
 from unisono.studies.stages import FIT, START, Found, SplitRecords, Stage, costs_of
 
 SCORES = "scores"
-DROWNED = 0.05  # of scores in [0, 1]: candidates seldom differ by more
+DROWNED = 0.05  # of scores in [0, 1]: candidates seldom differ by more; of numbers, over the gain
 
 
 class Choice(NamedTuple):
@@ -102,13 +110,37 @@ class SearchBuilt(Built):
 
     @cached_property
     def parts(self) -> list[list[Mapping[Viewer, Composed]]]:
-        """For each party what a run may show of a record: one candidate's stages, or a score."""
+        """For each party what a run may show of a record: one candidate's stages, or a score, where
+        some are kept out of training; else both."""
         assert self.judged is not None
         columns = [costs_of(self.stages_of(place)) for place in range(len(self.candidates))]
-        return [list(own) for own in zip(*columns, self.judged.costs, strict=True)]
+        pairs = zip(*columns, self.judged.costs, strict=True)
+        if self.kept_apart:
+            return [list(own) for own in pairs]
+        return [[added([fit, score]) for fit in fits] for *fits, score in pairs]
+
+    def run_of(
+        self, parts: Sequence[Mapping[Viewer, Composed]], place: int
+    ) -> list[Mapping[Viewer, Composed]]:
+        """Of a party's `parts`, those that the run of a candidate releases."""
+        return [parts[place], parts[-1]] if self.kept_apart else [parts[place]]
+
+    @property
+    def kept_apart(self) -> bool:
+        """Whether records that judge are kept out of training."""
+        return self.file.search is not None and bool(self.file.search.holdout)
+
+    @property
+    def whose(self) -> str:
+        """By which records scores are, in words."""
+        kept = "none learns from" if self.kept_apart else "are learnt from"
+        return f"{sum(self.file.judges):,} records that {kept}"
+
+    def _judging(self, records: SplitRecords) -> Values:
+        return records.kept if self.kept_apart else records.learnt
 
     def _scores(self, records: SplitRecords, found: Found) -> tuple[np.ndarray, ...]:
-        """The score (m,) of each kept record by every candidate: (m, candidates), in [0, 1]."""
+        """The score (m,) of each record by every candidate: (m, candidates), in [0, 1]."""
         columns = [
             self.score(place, self.value(place, found), records)
             for place in range(len(self.candidates))
@@ -116,17 +148,17 @@ class SearchBuilt(Built):
         return (np.stack(columns, axis=1).astype(np.float32),)
 
     def score(self, place: int, value: Any, records: SplitRecords) -> np.ndarray:
-        """The score (m,) of each kept record by one candidate, in [0, 1]."""
+        """The score (m,) of each record by one candidate, in [0, 1]."""
         own = self.candidates[place]
         assert own.posed.score is not None
-        said = np.asarray(own.posed.score(own.study, value, own._encoded(records.kept)))
+        said = np.asarray(own.posed.score(own.study, value, own._encoded(self._judging(records))))
         return said if self.right_or_wrong else 1.0 - said
 
     @property
     def right_or_wrong(self) -> bool:
         """Whether scores are shares of right answers; else they are 1 minus an error as a share of
         the target's range."""
-        return isinstance(self.file.data.columns[self.file.data.target or ""], NamedColumn)
+        return right_or_wrong(self.file)
 
     def value(self, place: int, found: Found) -> Any:
         """What a candidate's stage found, or what it makes of another's release."""
@@ -151,7 +183,8 @@ class SearchBuilt(Built):
             if self.right_or_wrong
             else "1 - mean absolute error as a share of the target's range",
             "noise": self.noise,
-            "judges": sum(self.file.held_out),
+            "judges": sum(self.file.judges),
+            "learnt_from": not self.kept_apart,
             "epsilon_of_one": self.epsilon,
             "candidates": [
                 {
@@ -177,6 +210,10 @@ class SearchBuilt(Built):
         event = self.judged.algorithm.event(facts, self.judged.trust)
         deviation = event.noise.deviation(problem.models + 1)
         return score_deviation(problem, deviation, sum(facts.records))
+
+
+def right_or_wrong(file: StudyFile) -> bool:
+    return isinstance(file.data.columns[file.data.target or ""], NamedColumn)
 
 
 def stage_name(place: int) -> str:
@@ -225,18 +262,21 @@ def _with(file: StudyFile, files: Sequence[StudyFile], epsilon: float) -> Search
             f"{file.source.where(('search', 'method'))}: some candidates are functions of one "
             'release, which random stopping would make again for each: use method = "all"'
         )
-    share, fits = file.search.score_share, len(set(shared))
-    part = 1.0 if at_random else math.sqrt(fits * share / (1 - share))
+    share, fits = file.search.score_share, 1 if at_random else len(set(shared))
+    # A record that only judges may show as much in a score as another does in a run.
+    apart = at_random and file.search.holdout
+    part = 1.0 if apart else math.sqrt(fits * share / (1 - share))
     paid = Privacy(epsilon * part, privacy.delta, privacy.relation)
     judged = 1 if at_random else len(candidates)
     facts = agree_facts(
-        file.held_out,
+        file.judges,
         judged,
         file.trust.mode,
         minimum_parties=file.survivors,
         colluders=file.colluders,
     )
-    method = HELD_OUT_SCORES.method(JudgedModels(judged), paid)
+    gain = 1.0 if right_or_wrong(file) else NUMBERS_GAIN
+    method = HELD_OUT_SCORES.method(JudgedModels(judged, gain), paid)
     first = candidates[0]
     return SearchBuilt(
         file,
@@ -301,15 +341,15 @@ def plan_words(built: SearchBuilt) -> str:
         return (
             f"It is the best of a secret random number of runs, at most {built.file.search.most}, "
             f"each of one of {number} candidates that is drawn at random and learnt for epsilon "
-            f"{built.epsilon:.3g}, by noisy scores of {sum(built.file.held_out):,} records that "
-            f"none learns from (noise of standard deviation {built.noise:.2g} between two). Who "
+            f"{built.epsilon:.3g}, by noisy scores of {built.whose} (noise of standard deviation "
+            f"{built.noise:.2g} between two). Who "
             "sees the final result sees the best run only; who sees intermediate results pays for "
             "as many runs as there can be."
         )
     alike = "" if fits == number else f", of whom some share a release: {fits} are made"
     return (
         f"It is one of {number} candidates{alike}. Each is learnt for epsilon {built.epsilon:.3g}; "
-        f"the noisy scores of all, by {sum(built.file.held_out):,} records that none learns from, "
+        f"the noisy scores of all, by {built.whose}, "
         f"say which is taken. Two scores differ by noise of standard deviation {built.noise:.2g}. "
         "The costs below are for all of it."
     )
@@ -318,11 +358,14 @@ def plan_words(built: SearchBuilt) -> str:
 def cannot_help(built: SearchBuilt) -> str:
     """Why a search will not find a better model than the file's own would be with all of epsilon;
     nothing where it may."""
-    if built.noise > DROWNED:
+    assert built.judged is not None
+    if built.noise > DROWNED / built.judged.method.problem.gain:
         return (
             f"noise of standard deviation {built.noise:.2g} between two scores drowns what "
             "candidates usually differ by, so the choice is nearly blind"
         )
+    if words := _only_networks(built):
+        return words
     alone = unremembered(built.candidates[0].file, {"search": None})
     kind = built.candidates[0].algorithm
     whole, part = (planned_grade(own, kind) for own in (alone, built.candidates[0].file))
@@ -332,6 +375,17 @@ def cannot_help(built: SearchBuilt) -> str:
             f"{kind.name} learns, and with all of epsilon it is not"
         )
     return ""
+
+
+def _only_networks(built: SearchBuilt) -> str:
+    """Where nothing but networks is tried beside a line, whether these can be better."""
+    first, *others = [own.file.model.name for own in built.candidates]
+    if first == "network" or set(others) != {"network"}:
+        return ""
+    file = built.file
+    target = file.data.columns[file.data.target or ""]
+    classes = len(target.levels) if isinstance(target, NamedColumn) else 0
+    return network_beside_line(sum(file.training), file.privacy.epsilon, classes)
 
 
 def require_between_machines(built: Built) -> None:
@@ -357,9 +411,10 @@ def each_candidate(built: Built) -> list[Built]:
 
 def searched_words(found: Mapping[str, Any]) -> list[str]:
     """What a result says of its search, in lines."""
+    judged = "were learnt from" if found.get("learnt_from") else "none learnt from"
     lines = [
         f"candidate {found['chosen']} of {len(found['candidates'])} was taken, by the noisy "
-        f"{found['measure']} of {found['judges']:,} records that none learnt from; two scores "
+        f"{found['measure']} of {found['judges']:,} records that {judged}; two scores "
         f"differ by noise of standard deviation {found['noise']:.2g}"
     ]
     for place, one in enumerate(found["candidates"], 1):

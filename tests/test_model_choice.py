@@ -32,6 +32,7 @@ from unisono.estimators import (
     PrivateSearch,
 )
 from unisono.estimators import model_choice as module
+from unisono.estimators.averaged import AveragedModel
 from unisono.planning.verdicts import network_beside_line
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -526,3 +527,63 @@ def test_a_score_lies_between_0_and_1_whatever_a_record_holds(scoring):
     assert ((own >= 0) & (own <= 1)).all()
     own = module._scores(line, scoring, odd, np.array([np.nan, 1e300, -np.inf]))
     assert ((own >= 0) & (own <= 1)).all()
+
+
+# ------------------------------------------------------------------ averages
+
+
+def averaged(books=None, penalty=1e3, **more):
+    """A steep line beside one that is drawn to zero, of which the first is nearly the average."""
+    X, y, parties = table()
+    candidates = [{}, {"regularisation": penalty}]
+    return search(candidates=candidates, average=True, ledger=books, **more), (X, y, parties)
+
+
+def test_an_average_of_candidates_is_judged_beside_them_and_paid_by_nobody():
+    books = ledgers()
+    own, given = averaged(books)
+    found = own.fit(*given)
+    alone = search(candidates=[{}, {"regularisation": 1e3}]).fit(*given)
+    assert found.epsilon_of_one_fit_ == pytest.approx(alone.epsilon_of_one_fit_, rel=0.02)
+    assert [one.settings for one in found.tried_][2:] == [{"average": (0, 1)}]
+    assert all(book.grants == 3 for book in books.values())  # two fits and the scores
+    stated = found.certificate_.epsilon(ITERATES, REPLACE)
+    assert stated <= 4
+    assert all(book.spent(ITERATES) == pytest.approx(stated, rel=1e-9) for book in books.values())
+
+
+def test_an_average_answers_by_the_mean_of_its_members():
+    X, y, parties = table()
+    lines = [logistic(epsilon=4.0, delta=DELTA, random_state=k).fit(X, y, parties) for k in (0, 1)]
+    mean = AveragedModel(lines)
+    chances = mean.predict_proba(X)
+    assert chances.sum(axis=1) == pytest.approx(1.0)
+    odds = [np.log(own.predict_proba(X)[:, 1] / own.predict_proba(X)[:, 0]) for own in lines]
+    assert np.log(chances[:, 1] / chances[:, 0]) == pytest.approx(np.mean(odds, axis=0), abs=1e-6)
+    assert mean.score(X, y) == np.mean(mean.predict(X) == y)
+    numbers = [ridge(epsilon=4.0, delta=DELTA, random_state=k).fit(X, X[:, 0]) for k in (0, 1)]
+    both = AveragedModel(numbers)
+    assert both.predict(X) == pytest.approx((numbers[0].predict(X) + numbers[1].predict(X)) / 2)
+    with pytest.raises(InvalidInput, match="no probabilities"):
+        both.predict_proba(X)
+
+
+def test_a_chosen_average_has_the_certificate_of_the_search_and_is_not_saved_as_one(
+    tmp_path, monkeypatch
+):
+    own, given = averaged()
+    monkeypatch.setattr(module, "_released_scores", lambda study, judged, *rest: [0, 0, 1.0])
+    found = own.fit(*given)
+    assert isinstance(found.best_estimator_, AveragedModel)
+    for member in (found.best_estimator_, *found.best_estimator_.members_):
+        assert member.certificate_ is found.certificate_
+    again = pickle.loads(pickle.dumps(found.best_estimator_))
+    assert (again.predict(given[0]) == found.predict(given[0])).all()
+    with pytest.raises(InvalidInput, match="save each of its members_"):
+        found.save(tmp_path / "model")
+
+
+def test_an_average_needs_candidates_that_are_all_released():
+    own, given = averaged(method="random-stopping", holdout=0.25)
+    with pytest.raises(InvalidInput, match='use method="all"'):
+        own.fit(*given)

@@ -20,7 +20,8 @@ Noise is calibrated so that the whole search keeps (epsilon, delta):
                         fits. Gaussian noise adds up in squares: 20 fits cost about 5 times one, not
                         20 times. Candidates that are functions of one release (ridges, or subsets
                         of columns, on the same noisy sums) share it, and cost what one of them
-                        does.
+                        does. So does the average of all releases' models (`average`), which is
+                        judged beside them.
     "random-stopping"   A secret random number of runs is made, each of a release that is drawn at
                         random, with noisy scores of its own for all candidates that are functions
                         of it; the best is shown, and nobody learns what else ran, or how often
@@ -69,6 +70,7 @@ from unisono.data import listed, numbers
 from unisono.data.order import order_key, secret_order
 from unisono.engines.payments import local_cost
 from unisono.errors import InvalidInput, UnknownEvent, warn
+from unisono.estimators.averaged import AveragedModel, can_be_averaged
 from unisono.estimators.classifiers import places_of
 from unisono.estimators.foundation import Quoted
 from unisono.estimators.members import (
@@ -142,6 +144,8 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         learn and judge.
     most_runs : with "random-stopping", the largest number of runs; None: twice the number of
         releases that candidates differ in.
+    average : with "all", whether the average of the first candidates of all releases is judged,
+        too. It costs nothing, and is often the best; it predicts, and is not saved as one model.
     scoring : "accuracy", or "brier" (1 minus the squared error of the true class's probability);
         regressions have 1 minus the squared error in units of half the target's range, at least 0.
     ledger, random_state : as those of estimators.
@@ -166,13 +170,15 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         method: str = ALL,
         holdout: float = 0.0,
         most_runs: int | None = None,
+        average: bool = False,
         scoring: str = "accuracy",
         ledger: Any = None,
         random_state: int | None = None,
     ) -> None:
         self.estimator, self.candidates = estimator, candidates
         self.epsilon, self.delta, self.method = epsilon, delta, method
-        self.holdout, self.most_runs, self.scoring = holdout, most_runs, scoring
+        self.holdout, self.most_runs, self.average = holdout, most_runs, average
+        self.scoring = scoring
         self.ledger, self.random_state = ledger, random_state
 
     # ------------------------------------------------------------- fitting
@@ -192,6 +198,8 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         self.epsilon_of_one_fit_ = plan.epsilon
         if self.method == ALL:
             fitted, scores = self._fit_all(models, plan, X, y, split, books)
+            if len(fitted) > len(models):
+                settings = [*settings, {"average": tuple(own[0] for own in plan.groups)}]
             self.best_index_ = int(np.argmax(scores))
             best, self.best_score_ = fitted[self.best_index_], float(scores[self.best_index_])
             shown: list[float | None] = [float(one) for one in scores]
@@ -230,6 +238,10 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         for members in plan.groups:
             fitted |= self._fit_group(models, members, plan, X, y, split, pots)
         found = [fitted[place] for place in range(len(models))]
+        if self._averages(models, plan.groups):
+            mean = AveragedModel([fitted[members[0]] for members in plan.groups])
+            mean._search_study = found[0]._search_study
+            found.append(mean)
         return found, self._judged(found, plan.scores[0], X, y, split, pots, _purpose(plan))
 
     def _fit_group(
@@ -298,6 +310,10 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         assert best is not None
         return best[1], best[2], best[0]
 
+    def _averages(self, models: Sequence[Any], groups: Sequence[Any]) -> bool:
+        """Whether an average is judged beside the candidates."""
+        return bool(self.average) and len(groups) > 1 and can_be_averaged(models)
+
     # ------------------------------------------------------------- planning
 
     def _planned(self, models: Sequence[Any], X: Any, y: Any, split: "_Split") -> _Plan:
@@ -349,7 +365,8 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
             most = _ADDED * epsilon * (math.sqrt(len(groups)) if every else 1.0)
         shown = Privacy(most, self.delta, quotes[0].relation)
         gain = _gain(models[0], self.scoring)
-        judged = [len(models)] if every else [len(members) for members in groups]
+        everything = len(models) + self._averages(models, groups)
+        judged = [everything] if every else [len(members) for members in groups]
         scores = tuple(
             _scores_study(number, gain, shown, quotes[0], split, frugal=not apart)
             for number in judged
@@ -423,6 +440,11 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
             raise InvalidInput(f"holdout = {self.holdout!r}: a share from 0 to below 1")
         if self.scoring not in ("accuracy", "brier"):
             raise InvalidInput(f"scoring = {self.scoring!r}: choose accuracy or brier")
+        if self.average and self.method != ALL:
+            raise InvalidInput(
+                f"average = {self.average!r} with method = {self.method!r}, of which one model is "
+                'shown: use method="all", whose candidates are all released; nothing was spent'
+            )
         if self.method == RANDOM_STOPPING and not 1 <= self._most(len(models)) <= 1000:
             raise InvalidInput(f"most_runs = {self.most_runs!r}: it lies between 1 and 1000")
         for model in models:
@@ -470,8 +492,12 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
 
     def _handed_over(self, best: Any) -> Any:
         """The chosen estimator, with the certificate of the whole search and the ledger of it."""
-        best.set_params(ledger=self.ledger)
-        best.certificate_ = self.certificate_
+        members = best.members_ if isinstance(best, AveragedModel) else ()
+        for own in members or [best]:
+            own.set_params(ledger=self.ledger)
+            own._released = own._kept = None
+        for own in (*members, best):
+            own.certificate_, own._search_study = self.certificate_, None
         best.epsilon_spent_ = max(
             (
                 spent
@@ -485,8 +511,6 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
             *best.statements_,
             f"chosen among {len(self.tried_)} candidates; the certificate is of the whole search",
         )
-        del best._search_study
-        best._released = best._kept = None
         return best
 
     # ------------------------------------------------------------- using it

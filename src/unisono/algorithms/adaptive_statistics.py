@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from pydantic import Field
 
-from unisono.algorithms.feature_subsets import Features, kept_places
+from unisono.algorithms.feature_subsets import Features, kept_places, require_places
 from unisono.core.algorithm import Aggregate, Facts
 from unisono.problems.gaussian_family import Natural, pack, packed_size, unpack
 from unisono.problems.linear import SquaredLoss
@@ -66,6 +66,8 @@ class SummedProducts(NamedTuple):
 
 
 def release(config: AdaptiveStatisticsConfig, problem: SquaredLoss, facts: Facts) -> Release:
+    if isinstance(config.features, tuple):
+        require_places(config.features, facts.features - 1)  # before anything is paid
     return Release(ClippedSum(NORM, packed_size(facts.features, True), pure="laplace"))
 
 

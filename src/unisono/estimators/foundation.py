@@ -352,7 +352,9 @@ class PrivateEstimator(BaseEstimator):
             raise Quoted(added(costs), facts, trust, relation, first is None, plan)
         if self._released is not None:
             self._state(self._scale(features), self._released.result.certificate, [], 0.0)
-            return self._released.seen_by(plan.study), plan
+            result = self._released.seen_by(plan.study)
+            self._kept = Released(result, plan.study) if self._keeping else None
+            return result, plan
         ledgers = self._ledgers(records, added(costs), budget, relation)
 
         if plan.study.algorithm.by_company(facts) and isinstance(records, FitRecords):

@@ -33,7 +33,8 @@ Noise is calibrated so that the whole search keeps (epsilon, delta):
                         authorise before the first. So many are made, too: how long a search takes
                         does not tell how many of them count.
 
-Everything is authorised before the first record is read: what a ledger refuses costs nothing.
+Ledgers are asked for all of it before the first record is read: what they refuse costs nothing.
+Where records learn and judge, "all" then pays for each fit and for the scores one after the other.
 """
 
 import math
@@ -68,6 +69,7 @@ from unisono.core.values import Private
 from unisono.core.words import did_you_mean
 from unisono.data import listed, numbers
 from unisono.data.order import order_key, secret_order
+from unisono.data.scaling import target_scaling
 from unisono.engines.payments import local_cost
 from unisono.errors import InvalidInput, UnknownEvent, warn
 from unisono.estimators.averaged import AveragedModel, can_be_averaged
@@ -454,13 +456,19 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
                 raise InvalidInput(f"candidates differ in {name}: they are compared under one")
         if len({is_regressor(model) for model in models}) > 1:
             raise InvalidInput("classifiers and regressions cannot be compared by one score")
+        bounds = [getattr(model, "target_bounds", None) for model in models]
+        if len(set(map(target_scaling, bounds))) > 1:  # a wide one would make any error small
+            raise InvalidInput(
+                "candidates differ in target_bounds, in units of which they are scored: give all "
+                "of them the same; nothing was spent"
+            )
 
     def _warn_where_it_cannot_help(self, models: Sequence[Any], split: "_Split") -> None:
         """Of the usual candidates, by public facts, before anything is paid."""
         from unisono.planning.verdicts import network_beside_line
 
         classes = 0 if is_regressor(models[0]) else len(models[0].classes)
-        if words := network_beside_line(sum(split.judged), self.epsilon, classes):
+        if words := network_beside_line(split.taught, self.epsilon, classes):
             warn(
                 f"a search cannot be expected to help here: {words}; the estimator by itself with "
                 "all of epsilon is likely to be better, or give candidates of your own",
@@ -495,7 +503,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         members = best.members_ if isinstance(best, AveragedModel) else ()
         for own in members or [best]:
             own.set_params(ledger=self.ledger)
-            own._released = own._kept = None
+            own._keeping, own._released, own._kept = False, None, None
         for own in (*members, best):
             own.certificate_, own._search_study = self.certificate_, None
         best.epsilon_spent_ = max(
@@ -576,6 +584,7 @@ class _Split:
     learning: tuple[np.ndarray, ...]
     judging: tuple[np.ndarray, ...]
     learnt: Any  # nominal sizes, where sizes are hidden
+    taught: int  # how many learn of all parties, by public sizes
     judged: tuple[int, ...]  # public sizes
 
     def _names(self, rows: Sequence[np.ndarray]) -> np.ndarray:
@@ -588,11 +597,10 @@ class _Split:
         return (*own, self._names(self.learning)) if several else own
 
     def fitted(self, model: Any, X: Any, y: Any) -> Any:
-        """Fitted, with what it released in `_kept`, be it its own or another's."""
+        """Fitted, with what it learnt from in `_kept`, be it released for it or for another."""
         model.set_params(records=self.learnt)
         model._keeping = True
         model.fit(*self._learning(model, X, y))
-        model._kept = model._kept or model._released
         model._search_study = model._kept.study
         return model
 
@@ -647,7 +655,8 @@ def _split(model: Any, members: Membership, holdout: float, seed: int | None) ->
     if hidden:
         pairs = zip(members.names, sizes, judged, strict=True)
         learnt = {name: size - number * bool(holdout) for name, size, number in pairs}
-    return _Split(members, tuple(learning), tuple(judging), learnt, tuple(judged))
+    taught = sum(sizes) - sum(judged) * bool(holdout)
+    return _Split(members, tuple(learning), tuple(judging), learnt, taught, tuple(judged))
 
 
 def _rows(X: Any) -> Any:
@@ -674,8 +683,8 @@ def _some(y: Any, rows: np.ndarray) -> Any:
 def _scores(model: Any, scoring: str, X: Any, y: Any) -> np.ndarray:
     """The score (m,) of every record by a model, in [0, 1]."""
     if is_regressor(model):
-        low, high = model.target_bounds or (-1.0, 1.0)
-        errors = (np.asarray(model.predict(X), float) - numbers(listed(y))) / ((high - low) / 2)
+        half = target_scaling(model.target_bounds).half
+        errors = (np.asarray(model.predict(X), float) - numbers(listed(y))) / half
         return 1.0 - np.clip(np.nan_to_num(errors, nan=1.0), -1.0, 1.0) ** 2
     own = places_of(np.asarray(y), y, model.classes_)
     if scoring == "brier":
@@ -837,12 +846,16 @@ def _runs(plan: _Plan) -> tuple[list[list[Cost]], list[Cost]]:
 
 
 def _told(value: Any) -> str:
-    """A parameter, told apart from any other: NumPy shortens long arrays in their own words."""
+    """A parameter, told apart from any other: arrays and columns of frames shorten themselves in
+    their own words."""
     if isinstance(value, (tuple, list)):
         return f"{type(value).__name__} {[_told(one) for one in value]}"
-    if isinstance(value, np.ndarray) and value.dtype != object:
-        return f"{value.dtype} {value.shape} {value.tobytes().hex()}"
-    return repr(value)
+    if not hasattr(value, "__array__"):
+        return repr(value)
+    own = np.asarray(value)
+    if own.dtype == object:
+        return f"{own.shape} {[_told(one) for one in own.ravel().tolist()]}"
+    return f"{own.dtype} {own.shape} {own.tobytes().hex()}"
 
 
 def _same(quote: Quoted) -> bool:

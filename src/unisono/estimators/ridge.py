@@ -247,6 +247,11 @@ class PrivateRidge(RegressorMixin, ScoredEstimator):
                     f"features names {one!r}, which is no column{did_you_mean(one, [*named])}; "
                     "nothing was spent"
                 )
+            if not isinstance(one, str | int | np.integer) or isinstance(one, bool):
+                raise InvalidInput(
+                    f"features names {one!r}: give columns by name, or by place from 0 to "
+                    f"{width - 1}; nothing was spent"
+                )
             places += named[one] if isinstance(one, str) else [int(one)]
         require_places(places, width)
         return tuple(sorted(places))

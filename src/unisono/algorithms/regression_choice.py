@@ -108,26 +108,25 @@ class _Direction(NamedTuple):
     signal: float
 
 
+def _square(study: Study) -> float:
+    """r² of the supposed rows; ranges begin at zero."""
+    return float(1 + (study.facts.features - 1) * (0.25 + (_SPREAD / 2) ** 2))
+
+
 def _directions(study: Study) -> tuple[_Direction, _Direction]:
     """Those of single columns, and that of their mean."""
-    d, spread = study.facts.features - 1, _SPREAD / 2  # ranges begin at zero
-    square = 1 + d * (0.25 + spread**2)
+    d, square = study.facts.features - 1, _square(study)
     mean = _Direction(1, (1 + d / 4) / square, _OFF**2)
-    return _Direction(d, spread**2 / square, _EXPLAINED), mean
-
-
-def _target(study: Study) -> float:
-    """The variance of the target of rows in the unit ball."""
-    d = study.facts.features - 1
-    return _SPREAD**2 / (1 + d * (0.25 + (_SPREAD / 2) ** 2))
+    return _Direction(d, (_SPREAD / 2) ** 2 / square, _EXPLAINED), mean
 
 
 def _lost(study: Study, short: Callable[[float], float], noise: Callable[[float], float]) -> float:
     """What coefficients lose that are too short by this share, with noise of this deviation, each
     by the eigenvalue."""
+    target = _SPREAD**2 / _square(study)  # the variance of the target of rows in the unit ball
     return sum(
         own.signal * short(own.eigenvalue) ** 2
-        + own.number * own.eigenvalue * noise(own.eigenvalue) ** 2 / _target(study)
+        + own.number * own.eigenvalue * noise(own.eigenvalue) ** 2 / target
         for own in _directions(study)
     )
 

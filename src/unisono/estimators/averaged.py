@@ -40,6 +40,9 @@ class AveragedModel:
             f"the average of {len(self.members_)} models, each of which has statements of its own",
         )
 
+    def __repr__(self) -> str:
+        return f"AveragedModel({list(self.members_)!r})"
+
     def __sklearn_tags__(self) -> Any:
         return self.members_[0].__sklearn_tags__()
 

@@ -7,11 +7,11 @@ for a sum of shares see `rounded_share_gap`.
 
 The rounded law inverts a table up to std 1024, the discrete one up to 256, whose exact sums take
 longer. Above, both propose a block of B = 2^e integers or reals around j B, where s = std / B lies
-in [128, 256), then a place in the block. With j from the discrete Gaussian of std w, w^2 ~ s^2 + s
-/ 2, and x = j + b, b uniform on [-1/2, 1/2), accepting with probability exp(-E), E = h + x^2 / (2
-s^2) - j^2 / (2 w^2) and h = 1 / (8 (w^2 - s^2)), leaves x with density proportional to exp(-x^2 /
-(2 s^2)). E >= 0, since the maximum of j^2 / w^2 - (|j| - 1/2)^2 / s^2 over real j is 1 / (4 (w^2 -
-s^2)). One candidate in 2 s is lost.
+in [128, 256), then a place in the block. With j from the discrete Gaussian of std w,
+w^2 ~ s^2 + s / 2, and x = j + b, b uniform on [-1/2, 1/2), accepting with probability exp(-E),
+E = h + x^2 / (2 s^2) - j^2 / (2 w^2) and h = 1 / (8 (w^2 - s^2)), leaves x with density
+proportional to exp(-x^2 / (2 s^2)). E >= 0, since the maximum of
+j^2 / w^2 - (|j| - 1/2)^2 / s^2 over real j is 1 / (4 (w^2 - s^2)). One candidate in 2 s is lost.
 """
 
 import math

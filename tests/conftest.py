@@ -1,6 +1,8 @@
 """Shared fixtures: policies, ledgers and small parties."""
 
 import gc
+import hashlib
+import itertools
 import os
 from pathlib import Path
 
@@ -34,9 +36,10 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
 # To read the smallest takes a fifth of compiling it.
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
-# Where a red build must mean a change for the worse, examples are the same every time.
+# Where a red build must mean a change for the worse, examples and noise are the same every time.
+SAME_EVERY_TIME = bool(os.environ.get("CI"))
 settings.register_profile("continuous-integration", derandomize=True)
-if os.environ.get("CI"):
+if SAME_EVERY_TIME:
     settings.load_profile("continuous-integration")
 
 
@@ -66,6 +69,48 @@ def pytest_collection_finish():
 
 def pytest_unconfigure():
     gc.unfreeze()
+
+
+class NamedEntropy:
+    """What stands for the entropy of the system: bytes that follow from the name of a test, or of a
+    fixture that several share. Processes that are forked draw from the system."""
+
+    def __init__(self):
+        self.system, self.process = os.urandom, os.getpid()
+        self.restart("collection")
+
+    def restart(self, name):
+        self.state = name, itertools.count()
+
+    def __call__(self, size):
+        if os.getpid() != self.process:
+            return self.system(size)
+        name, numbers = self.state
+        return hashlib.shake_256(f"{next(numbers)} {name}".encode()).digest(size)
+
+
+ENTROPY = NamedEntropy()
+if SAME_EVERY_TIME:
+    os.urandom = ENTROPY
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    ENTROPY.restart(item.nodeid)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef, request):
+    """What a module's first test sets up is the same whichever test comes first."""
+    if fixturedef.scope == "function":
+        return (yield)
+    own = f"{fixturedef.baseid}::{fixturedef.argname}[{getattr(request, 'param', '')}]"
+    before = ENTROPY.state
+    ENTROPY.restart(own)
+    try:
+        return (yield)
+    finally:
+        ENTROPY.state = before
 
 
 @pytest.fixture(autouse=True)

@@ -767,7 +767,7 @@ def test_statistics_stream_what_is_long(monkeypatch, tmp_path, name):
     opened = []
     begin = StreamedColumns.blocks
     monkeypatch.setattr(StreamedColumns, "blocks", lambda own: opened.append(own) or begin(own))
-    monkeypatch.setattr(statistics, "HELD", 0)
+    monkeypatch.setattr(statistics.cells, "HELD", 0)
     long = ASKED[name](path, ledger=book(), **how)
     assert len(opened) == 1
     assert long.value == pytest.approx(short.value, rel=0.02, abs=0.5)

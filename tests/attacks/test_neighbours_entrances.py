@@ -228,14 +228,14 @@ def test_one_value_moves_a_survey_of_a_list_as_far_as_is_claimed(clean, name):
 
 def test_a_survey_that_reads_values_as_one_array_would_be_noticed(clean, monkeypatch):
     """The control: every value is scaled by the mean of all."""
-    read = statistics.numbers
+    read = statistics.cells.numbers
 
     def scaled(values):
         found = read(values)
         size = np.abs(found)
         return found * (np.nanmean(size / np.nanmax(size)))
 
-    monkeypatch.setattr(statistics, "numbers", scaled)
+    monkeypatch.setattr(statistics.cells, "numbers", scaled)
     assert too_far(clean, "median", pairs=60) is not None
 
 
@@ -253,7 +253,7 @@ def test_values_that_are_read_as_one_array_would_be_noticed(clean, monkeypatch, 
             places[np.asarray([bool(value == category) for value in array])] = place
         return places
 
-    monkeypatch.setattr(statistics, "codes", compared)
+    monkeypatch.setattr(statistics.one_column, "codes", compared)
     assert too_far(clean, name) is not None
 
 
@@ -267,13 +267,13 @@ def test_bounds_that_doubles_cannot_separate_are_refused(clean):
 def test_values_that_are_clipped_only_before_they_are_centred_would_be_noticed(clean, monkeypatch):
     """The control: narrow bounds are taken, and the final whole numbers are not clipped."""
     clip = np.clip
-    monkeypatch.setattr(statistics.math, "ulp", lambda _: 0.0)
+    monkeypatch.setattr(statistics.cells.math, "ulp", lambda _: 0.0)
     assert too_far(clean, "mean") is None  # the whole numbers are clipped: bounds cannot matter
 
     def values_only(values, low, high):
         return values if isinstance(high, int) else clip(values, low, high)
 
-    monkeypatch.setattr(statistics.np, "clip", values_only)
+    monkeypatch.setattr(statistics.cells.np, "clip", values_only)
     assert too_far(clean, "mean") is not None
 
 

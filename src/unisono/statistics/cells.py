@@ -1,0 +1,210 @@
+"""What the statistics are given, and how each cell of it is read by itself.
+
+A list, an array, one column of a frame, a file or a stream of batches; with persons, the records of
+each that count. What cannot be read is missing, and whoever holds the cells is warned.
+"""
+
+import math
+import os
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from unisono.core.defaults import warn_of_clipping
+from unisono.core.ledger import Ledger
+from unisono.core.streamed import StreamedColumns
+from unisono.core.trust import Unit
+from unisono.data import UnreadValues, codes, listed, numbers, still_divided, warn_unread
+from unisono.data.cells import blanks
+from unisono.data.given import HELD, is_frame, stream_of, table_of
+from unisono.data.order import order_key
+from unisono.data.people import as_rows, drawn_persons, require_same_persons
+from unisono.data.people import records_per_person as usual_group
+from unisono.data.streams import RecordStream
+from unisono.errors import ClippedValues, InvalidInput
+from unisono.releases.exact_sums import STEPS_IN_RANGE
+
+# Sums of so small or so large values, or their grid, are not numbers that doubles hold; surveys
+# hold records as 32-bit floats.
+DOUBLES, SINGLES = (1e-250, 1e250), (1e-30, 1e30)
+
+# One column of cells as float64 (n,), NaN where a cell cannot be read; whoever holds them is told.
+Read = Callable[[Any], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Given:
+    """Values as they were given: a list, a stream of batches, or a list by persons (persons, k)."""
+
+    cells: Any = None
+    stream: RecordStream | None = None
+    column: str = ""
+    people: np.ndarray | None = None
+
+    @property
+    def listed(self) -> bool:
+        """Whether they are a list of records, each of them by itself."""
+        return self.stream is None and self.people is None
+
+    @property
+    def group(self) -> int | None:
+        return None if self.people is None else self.people.shape[1]
+
+    def columns(self, read: Read) -> tuple[int, Any]:
+        """How many records or persons there are, and what a survey of one column reads of them."""
+        if self.stream is not None:
+            return self.stream.rows, self._streamed(self.stream, read)
+        own = read(self.cells).astype(np.float32)[:, None]
+        if self.people is None:
+            return len(own), (own,)
+        if self.group == 1:
+            return len(self.people), (own[self.people[:, 0]],)
+        flat = own[self.people.reshape(-1)]
+        return len(self.people), as_rows((flat,), self.people >= 0)
+
+    def _streamed(self, stream: RecordStream, read: Read) -> StreamedColumns:
+        def batches() -> Iterator[tuple[np.ndarray, ...]]:
+            unread = 0
+            for batch in stream.batches():
+                with warnings.catch_warnings():  # once, at the end
+                    warnings.simplefilter("ignore", UnreadValues)
+                    warnings.simplefilter("ignore", ClippedValues)
+                    own = read(batch.column(self.column))
+                unread += int(np.count_nonzero(np.isnan(own)))
+                yield (own.astype(np.float32)[:, None],)
+            if unread:
+                warnings.warn(
+                    f"{unread} of {stream.rows} values of {self.column!r} in {stream.name} cannot "
+                    "be read: each counts as missing, which changes what is read of no other "
+                    "record. Nobody else is told",
+                    UnreadValues,
+                    stacklevel=2,
+                )
+
+        return StreamedColumns(stream.rows, ((1,),), batches)
+
+
+def given_values(
+    values: Any, column: str | None, persons: Any, group: int | None, ledger: Ledger
+) -> Given:
+    """Values in memory, of persons if they are named, or a stream, where it is long."""
+    if column is None:
+        if is_frame(values) or isinstance(values, os.PathLike) or callable(values):
+            raise InvalidInput(
+                f"got a {type(values).__name__} with several columns: say which with column"
+            )
+        if isinstance(persons, str):
+            raise InvalidInput(
+                f"persons = {persons!r}, but values are a list without names: give a frame and a "
+                "column, or one id for each value"
+            )
+        cells, owners = values, persons
+    else:
+        stream = stream_of(values, [column])
+        if stream is not None and persons is None and stream.rows > HELD:
+            return Given(stream=stream, column=column)
+        wanted = [column, *([persons] if isinstance(persons, str) else [])]
+        table = table_of(values, wanted)
+        cells = table.column(column)
+        owners = table.column(persons) if isinstance(persons, str) else persons
+    if owners is None:
+        return Given(cells)
+    cells, ids = listed(cells), list(listed(owners))
+    if len(ids) != len(cells):
+        raise InvalidInput(f"{len(ids)} persons for {len(cells)} values: name one for each")
+    named = persons if isinstance(persons, str) else ""
+    require_same_persons(ledger.policy, Unit.PERSON, named)
+    owner = ledger.policy.dataset
+    key = order_key(ledger.seed, owner)
+    people = drawn_persons(ids, usual_group(group), key, owner, named)
+    return Given(cells, people=people)
+
+
+def named(name: str, column: str | None) -> str:
+    """What answers call values: a column by its own name, where they have no other."""
+    return column if column is not None and name == "values" else name
+
+
+def truths(cells: Any) -> np.ndarray:
+    flags = codes(listed(cells), (False, True))
+    warn_unread(flags < 0, "values", "true or false")
+    return np.where(flags < 0, np.nan, flags)
+
+
+def places_in(categories: Sequence[Any]) -> Read:
+    def read(cells: Any) -> np.ndarray:
+        places = codes(listed(cells), categories)
+        return np.where(places < 0, np.nan, places)
+
+    return read
+
+
+def between_bounds(low: float, high: float, divided: bool = False, dropped: bool = False) -> Read:
+    return lambda cells: np.clip(clean_numbers(cells, low, high, divided, dropped), low, high)
+
+
+def read_numbers(
+    values: Any,
+    bounds: tuple[float, float],
+    centred: bool = False,
+    divided: bool = False,
+    dropped: bool = False,
+) -> tuple[np.ndarray, float, float]:
+    """Numbers (n,) and the bounds, for sums in doubles; they are clipped where they are used."""
+    low, high = public_range(bounds, centred)
+    return clean_numbers(values, low, high, divided, dropped), low, high
+
+
+def public_range(
+    bounds: tuple[float, float],
+    centred: bool = False,
+    within: tuple[float, float] = DOUBLES,
+) -> tuple[float, float]:
+    """Public bounds, or a refusal of what are none."""
+    low, high = (float(b) for b in bounds)
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise InvalidInput(
+            f"bounds {bounds!r} are not a finite range: give the public lowest and highest value, "
+            "never read from the data"
+        )
+    smallest, largest = within
+    if not smallest < max(abs(low), abs(high)) < largest:
+        raise InvalidInput(
+            f"bounds {bounds!r} are too small or too large to add up in "
+            f"{'doubles' if within == DOUBLES else '32-bit floats'}: choose another unit for "
+            "values and bounds"
+        )
+    if centred and (high / 2 - low / 2) / STEPS_IN_RANGE < math.ulp(max(abs(low), abs(high))):
+        raise InvalidInput(
+            f"bounds {bounds!r} are too narrow for where they lie: doubles cannot tell the values "
+            "between them apart; subtract a public constant from values and bounds first"
+        )
+    return low, high
+
+
+def clean_numbers(
+    values: Any, low: float, high: float, divided: bool = False, dropped: bool = False
+) -> np.ndarray:
+    """Numbers (n,), NaN where a value is none; whoever holds them is told which lie outside.
+    `divided` by the number of all records, values that are missing move the answer, which is told
+    too; `dropped`, empty ones are as declared."""
+    column = listed(values)
+    if _all_finite(column):
+        records = np.asarray(column)
+    else:
+        records = numbers(column)
+        moved = still_divided('missing="drop record"') if divided else ""
+        unread = np.isnan(records) & ~blanks(column) if dropped else np.isnan(records)
+        warn_unread(unread, "values", "finite numbers", moved)
+    warn_of_clipping(records, low, high, "values")
+    return records
+
+
+def _all_finite(column: Any) -> bool:
+    """Whether these are finite doubles, which are read as they are, without a copy."""
+    if not isinstance(column, np.ndarray) or column.dtype != np.float64:
+        return False
+    return bool(np.isfinite(column.min()) and np.isfinite(column.max()))  # NaN is both

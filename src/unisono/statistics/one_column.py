@@ -1,0 +1,354 @@
+"""Counts, sums, means, spread and quantiles of one column."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from unisono.algorithms import readings
+from unisono.algorithms.estimates import Estimate
+from unisono.core.ledger import Ledger
+from unisono.data import codes, listed, warn_unread
+from unisono.errors import InvalidInput
+from unisono.releases.exact_sums import BoundedRows, ColumnSums, CountedCells
+from unisono.statistics.cells import (
+    SINGLES,
+    Given,
+    between_bounds,
+    given_values,
+    named,
+    places_in,
+    public_range,
+    read_numbers,
+    truths,
+)
+from unisono.statistics.release import Terms, released, surveyed, terms_of
+
+# ------------------------------------------------------------ sums and counts
+
+
+def count(
+    condition: Any,
+    *,
+    epsilon: float,
+    ledger: Ledger,
+    delta: float = 0.0,
+    confidence: float = 0.95,
+    name: str = "count",
+    column: str | None = None,
+    persons: Any = None,
+    records_per_person: int | None = None,
+    nominal_rows: int | None = None,
+) -> Estimate:
+    """How many records fulfil a condition (an array of true and false, or such a column)."""
+    terms = terms_of(name, epsilon, delta, ledger, confidence)
+    given = given_values(condition, column, persons, records_per_person, ledger)
+    if not given.listed:
+        from unisono.algorithms import statistics as questions
+
+        [answer] = surveyed(terms, questions.count(0, name=name), given, truths, nominal_rows)
+        return answer
+    flags = codes(listed(given.cells), (False, True))
+    warn_unread(flags < 0, "values", "true or false (write a condition, as ages > 65)")
+    found = released(terms, CountedCells(1), np.where(flags == 1, 0, -1))
+    noisy = found.noisy(found.total)
+    return terms.read(readings.read_counts, name, (), "the count", noisy, found.result)
+
+
+def total(
+    values: Any,
+    bounds: tuple[float, float],
+    *,
+    epsilon: float,
+    ledger: Ledger,
+    delta: float = 0.0,
+    confidence: float = 0.95,
+    name: str = "values",
+    column: str | None = None,
+    persons: Any = None,
+    records_per_person: int | None = None,
+    nominal_rows: int | None = None,
+) -> Estimate:
+    """The sum of values, each clipped to public bounds; one that cannot be read adds nothing.
+
+    Values are rounded to about a millionth of the largest. Where the number of records is public,
+    the interval counts that in; where it is hidden, nobody may know how much it adds up to.
+    """
+    title = f"sum of {named(name, column)}"
+    terms = terms_of(title, epsilon, delta, ledger, confidence)
+    given = given_values(values, column, persons, records_per_person, ledger)
+    if not given.listed:
+        from unisono.algorithms import statistics as questions
+
+        low, high = public_range(bounds, within=SINGLES)
+        question = questions.total(0, (low, high), name=title)
+        [answer] = surveyed(terms, question, given, between_bounds(low, high), nominal_rows)
+        return answer
+    records, low, high = read_numbers(given.cells, bounds)
+    bound = ColumnSums(max(abs(low), abs(high)))
+    rows = BoundedRows(records, (low, high))
+    found = released(terms, bound, rows, bounds=[low, high])
+    rounding = 0.0 if terms.hidden else found.records * found.step / 2
+    noisy = found.noisy(found.total, rounding=(rounding,))
+    return terms.read(readings.read_sums, title, (), 1.0, 0.0, noisy, found.result)
+
+
+def mean(
+    values: Any,
+    bounds: tuple[float, float],
+    *,
+    epsilon: float,
+    ledger: Ledger,
+    delta: float = 0.0,
+    confidence: float = 0.95,
+    name: str = "values",
+    column: str | None = None,
+    persons: Any = None,
+    records_per_person: int | None = None,
+    nominal_rows: int | None = None,
+    missing: str | None = None,
+) -> Estimate:
+    """The average of values, each clipped to public bounds.
+
+    Values are centred first, so the noise is in proportion to half the range. Where the number
+    of records is public (replace-one, zero-out) it divides the sum; under add-or-remove a noisy
+    count is released beside the sum, in one event. A value that cannot be read adds nothing: it
+    counts as the centre of the bounds, or not at all where records are counted, as they are with
+    `missing="drop record"`, too.
+    """
+    name, dropped = named(name, column), _drops(missing)
+    terms = terms_of(f"mean of {name}", epsilon, delta, ledger, confidence)
+    given = given_values(values, column, persons, records_per_person, ledger)
+    if not given.listed or (dropped and not terms.hidden):
+        return _moment("mean", given, bounds, terms, name, nominal_rows, dropped)
+    divided = not terms.hidden
+    records, low, high = read_numbers(given.cells, bounds, True, divided, dropped)
+    centre, half = low / 2 + high / 2, high / 2 - low / 2
+    rows = BoundedRows(records, (low, high), centre, half if terms.hidden else None)
+    found = released(terms, ColumnSums(half, rows.shape[1]), rows, bounds=[low, high])
+    # On the scale of `read_moments`: records, and the sum of u = (x - centre) / half.
+    scaled = found.total / half
+    rounded = found.step / 2 / half
+    if terms.hidden:
+        # A record counts as half the range in whole steps.
+        scaled[0] = found.total[0] / (np.rint(half / found.step) * found.step)
+        margin = found.noisy(scaled, 1 / half).margin(0, 1 - confidence, numbers=2)
+        rounding: tuple[float, ...] = (0.0, max(scaled[0] + margin, 0.0) * rounded)
+    else:
+        rounding = (found.records * rounded,)
+    noisy = found.noisy(scaled, 1 / half, rounding)
+    asked = (name, (), centre, half, ("mean",), False, False)
+    return terms.read(readings.read_moments, *asked, noisy, found.result)
+
+
+def histogram(
+    values: Any,
+    categories: Sequence[Any],
+    *,
+    epsilon: float,
+    ledger: Ledger,
+    delta: float = 0.0,
+    confidence: float = 0.95,
+    name: str = "histogram",
+    column: str | None = None,
+    persons: Any = None,
+    records_per_person: int | None = None,
+    nominal_rows: int | None = None,
+) -> Estimate:
+    """How many records fall into each of the public categories; others are left out.
+
+    What a record counts as is decided for it alone, as `unisono.data.codes` says.
+    """
+    labels = tuple(categories)
+    terms = terms_of(name, epsilon, delta, ledger, confidence)
+    given = given_values(values, column, persons, records_per_person, ledger)
+    if not given.listed:
+        from unisono.algorithms import statistics as questions
+
+        codes((), categories)  # refuses what are no categories
+        question = questions.histogram(0, labels, name=name)
+        [answer] = surveyed(terms, question, given, places_in(labels), nominal_rows)
+        return answer
+    places = codes(listed(given.cells), categories)
+    cells = CountedCells(len(labels))
+    found = released(terms, cells, places, categories=[str(one) for one in labels])
+    noisy = found.noisy(found.total[:, None])
+    return terms.read(readings.read_counts, name, labels, "each of the counts", noisy, found.result)
+
+
+# ------------------------------------------------------- spread and quantiles
+
+
+def variance(
+    values: Any,
+    bounds: tuple[float, float],
+    *,
+    epsilon: float,
+    ledger: Ledger,
+    delta: float = 0.0,
+    confidence: float = 0.95,
+    name: str = "values",
+    column: str | None = None,
+    persons: Any = None,
+    records_per_person: int | None = None,
+    nominal_rows: int | None = None,
+    missing: str | None = None,
+) -> Estimate:
+    """The variance of the records, Σ (x - mean)² / n, each clipped to public bounds.
+
+    A value that cannot be read adds to no sum, but is one of the records where their number is
+    public: there it counts as the centre of the bounds in the mean, and as 3/4 of the squared half
+    range in the mean square, unless `missing="drop record"`. Where the number of records is hidden
+    (add-or-remove), `nominal_rows` is a public upper limit of it.
+    """
+    name = named(name, column)
+    terms = terms_of(f"variance of {name}", epsilon, delta, ledger, confidence)
+    given = given_values(values, column, persons, records_per_person, ledger)
+    return _moment("variance", given, bounds, terms, name, nominal_rows, _drops(missing))
+
+
+def std(
+    values: Any,
+    bounds: tuple[float, float],
+    *,
+    epsilon: float,
+    ledger: Ledger,
+    delta: float = 0.0,
+    confidence: float = 0.95,
+    name: str = "values",
+    column: str | None = None,
+    persons: Any = None,
+    records_per_person: int | None = None,
+    nominal_rows: int | None = None,
+    missing: str | None = None,
+) -> Estimate:
+    """The standard deviation of the records: the root of their `variance`."""
+    name = named(name, column)
+    terms = terms_of(f"standard deviation of {name}", epsilon, delta, ledger, confidence)
+    given = given_values(values, column, persons, records_per_person, ledger)
+    return _moment("standard deviation", given, bounds, terms, name, nominal_rows, _drops(missing))
+
+
+def quantile(
+    values: Any,
+    level: float | Sequence[float],
+    bounds: tuple[float, float],
+    *,
+    epsilon: float,
+    ledger: Ledger,
+    delta: float = 0.0,
+    confidence: float = 0.95,
+    name: str = "values",
+    column: str | None = None,
+    persons: Any = None,
+    records_per_person: int | None = None,
+    nominal_rows: int | None = None,
+    missing: str | None = None,
+) -> Estimate:
+    """The value that a share `level` of the records lies below; several levels cost what one does.
+
+    All levels are read from one noisy tree of counts (`unisono.algorithms.quantiles`), and come as
+    one estimate, an array with the levels as labels. Each interval holds at `confidence` divided
+    among them, so that all hold at once. Values outside the bounds count at their ends, and one
+    that cannot be read counts nowhere; but where the number of records is public levels are shares
+    of all of them, and with `missing="drop record"` of the values that are there. Where the number
+    of records is hidden (add-or-remove), `nominal_rows` is a public upper limit of it.
+    """
+    from unisono.algorithms.quantiles import quantiles
+
+    several = np.ndim(level) > 0
+    levels = tuple(float(one) for one in np.ravel(np.asarray(level, float)))
+    if not levels:
+        raise InvalidInput("no level was asked for: give one between 0 and 1, as 0.5")
+    low, high = public_range(bounds, within=SINGLES)
+    name, dropped = named(name, column), _drops(missing)
+    title = f"median of {name}" if levels == (0.5,) else f"quantiles of {name}"
+    terms = terms_of(title, epsilon, delta, ledger, confidence)
+    given = given_values(values, column, persons, records_per_person, ledger)
+    question = quantiles(0, (low, high), levels, name=name)
+    question = question.counting() if dropped and not terms.hidden else question
+    read = between_bounds(low, high, not (dropped or terms.hidden), dropped)
+    found = surveyed(terms, question, given, read, nominal_rows, numbers=len(levels))
+    return _joined(title, levels, found, confidence) if several else found[0]
+
+
+def median(
+    values: Any,
+    bounds: tuple[float, float],
+    *,
+    epsilon: float,
+    ledger: Ledger,
+    delta: float = 0.0,
+    confidence: float = 0.95,
+    name: str = "values",
+    column: str | None = None,
+    persons: Any = None,
+    records_per_person: int | None = None,
+    nominal_rows: int | None = None,
+    missing: str | None = None,
+) -> Estimate:
+    """The value that half of the records lie below; see `quantile`."""
+    return quantile(
+        values,
+        0.5,
+        bounds,
+        epsilon=epsilon,
+        ledger=ledger,
+        delta=delta,
+        confidence=confidence,
+        name=name,
+        column=column,
+        persons=persons,
+        records_per_person=records_per_person,
+        nominal_rows=nominal_rows,
+        missing=missing,
+    )
+
+
+# ------------------------------------------------------------------ pieces
+
+
+def _moment(
+    word: str,
+    given: Given,
+    bounds: tuple[float, float],
+    terms: Terms,
+    name: str,
+    nominal_rows: int | None,
+    dropped: bool,
+) -> Estimate:
+    from unisono.algorithms import statistics as questions
+
+    low, high = public_range(bounds, within=SINGLES)
+    spread = word != "mean" or not terms.privacy.pure
+    question = questions.mean(0, (low, high), name=name, wanted=(word,), spread=spread)
+    question = question.counting() if dropped and not terms.hidden else question
+    read = between_bounds(low, high, not (dropped or terms.hidden), dropped)
+    [found] = surveyed(terms, question, given, read, nominal_rows)
+    return found
+
+
+def _joined(
+    title: str, levels: tuple[float, ...], found: Sequence[Estimate], confidence: float
+) -> Estimate:
+    """Estimates whose intervals hold at once, as one."""
+    low, high = (np.array([one.interval[end] for one in found]) for end in (0, 1))
+    return Estimate(
+        title,
+        np.array([one.value for one in found]),
+        (low, high),
+        confidence,
+        "the shares of the records that lie below, read from one noisy tree of counts; values "
+        "outside the range count at its ends.",
+        found[0].certificate,
+        labels=tuple(f"{level:g}" for level in levels),
+    )
+
+
+def _drops(missing: str | None) -> bool:
+    if missing not in (None, "drop record"):
+        raise InvalidInput(
+            f'missing = {missing!r}: write "drop record", or leave it out; a study file can say '
+            "more of missing values"
+        )
+    return missing is not None

@@ -128,6 +128,18 @@ def test_the_page_follows_from_the_store():
     assert (docs / scorecard.PAGE).read_text(encoding="utf-8") == scorecard.page(card)
     drawn = scorecard.picture(card.figures)
     assert (docs / scorecard.PICTURE).read_text(encoding="utf-8") == drawn
+    front = (docs / scorecard.FRONT).read_text(encoding="utf-8")
+    assert front == scorecard.with_headlines(front, card)
+
+
+def test_the_readme_tells_only_what_is_measured():
+    """A figure that is named otherwise, or is gone, would vanish from the README in silence."""
+    card = scorecard.collect(scorecard.read(BENCHMARKS.parent / "docs"))
+    known = {one.name for one in card.figures}
+    assert [name for name in scorecard.HEADLINES if name not in known] == []
+    told = scorecard.headlines(card)
+    assert told.count("\n") == 1 + len(scorecard.HEADLINES)
+    assert "MISSED" in told or "MISSED" not in scorecard.page(card)
 
 
 def test_the_newer_run_counts_but_the_full_one_on_the_same_code():

@@ -186,10 +186,10 @@ HEADLINES = {
     "intervals of odds ratios, ten columns, 8,000 records, epsilon 1, secure sum: coverage",
     "intervals of glm, design 0, binomial, 8,000 records, epsilon 1: width over that without "
     "privacy": "their width over that without privacy",
-    "hazard ratios, n = 10,000, epsilon 1, mean coverage of 95 %": "95 % intervals of hazard "
-    "ratios, 10,000 records, epsilon 1: coverage",
-    "hazard ratios, n = 10,000, epsilon 1, median width over no privacy": "their width over Cox's "
-    "without privacy",
+    "hazard ratios, unequal, n = 10,000, epsilon 1, mean coverage of 95 %": "95 % intervals of "
+    "hazard ratios, 10,000 records, epsilon 1, the widest of four designs: coverage",
+    "hazard ratios, unequal, n = 10,000, epsilon 1, median width over Cox's": "their width over "
+    "Cox's without privacy",
     "type-I error of a 5 % test, means: the largest of 11 settings": "a t test at 5 %: how often "
     "it rejects what is true, the most of 11 settings",
     "95 % intervals of an evaluation, pooled": "95 % intervals of a private evaluation (accuracy, "

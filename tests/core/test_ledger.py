@@ -34,7 +34,7 @@ from unisono.core.events import (
     WithoutReplacement,
     bounded_sum,
 )
-from unisono.core.grant import Draw, Grant, join
+from unisono.core.grant import Draw, Grant, chosen_together, join, take_together
 from unisono.core.journal import MemoryJournal, read
 from unisono.core.ledger import Ledger
 from unisono.core.ledger_summary import summary
@@ -465,6 +465,50 @@ def test_each_draw_once_in_order_and_no_more_than_paid(ledger):
     release(draw, value, event)
     with pytest.raises(GrantMisused, match="has its noise already"):
         release(draw, value, event)
+
+
+def test_draws_and_keys_together_are_those_one_by_one():
+    """Of twin grants: the same coins, places and keys, no two of them equal, and all paid for."""
+    event, cost = paid_for(contribution(), count=6, sampler=Poisson(0.02))
+
+    def twin():
+        policy = Policy("twin", Budget(8.0, 1e-5))
+        return Ledger.in_memory(policy, ACCOUNTANT, seed=11).authorize(cost, releases=6)
+
+    first, second = twin(), twin()
+    together = first.draws([0, 1, 2, 4], b"public")
+    alone = [second.draw(index, b"public") for index in (0, 1, 2, 4)]
+    chosen = [own.tolist() for own in chosen_together(together, event.sampler, 500)]
+    assert chosen == [draw.chosen(event.sampler, 500).tolist() for draw in alone]
+    keys = take_together(together, event)
+    assert keys == [draw.take(event) for draw in alone]
+    assert len({*keys, *map(tuple, chosen)}) == 8
+    with pytest.raises(GrantMisused, match="has its noise already"):
+        take_together(together, event)
+    with pytest.raises(GrantMisused, match="used already"):
+        first.draws([4], b"public")
+    with pytest.raises(GrantMisused, match="paid for 6"):
+        first.draws([5, 6], b"public")
+
+
+def test_keys_together_are_refused_as_one_by_one(ledger):
+    event, cost = paid_for(contribution(), count=2, sampler=Poisson(0.02))
+    grant, other = (ledger.authorize(cost, releases=4) for _ in range(2))
+    draws = grant.draws(range(4))
+    with pytest.raises(GrantMisused, match="accounted as"):
+        take_together(draws[:1], event)  # nobody was sampled
+    chosen_together(draws, event.sampler, 50)
+    with pytest.raises(GrantMisused, match="accounted as"):
+        take_together(draws[:1], replace(event, sampler=Poisson(0.04)))
+    with pytest.raises(GrantMisused, match="not as often"):
+        take_together(draws[:3], event)  # paid for two
+    foreign = other.draws([0])
+    chosen_together(foreign, event.sampler, 50)
+    with pytest.raises(GrantMisused, match="one grant"):
+        take_together([draws[0], *foreign], event)
+    assert not any(draw.used for draw in draws)
+    with pytest.raises(GrantMisused, match="has its noise already"):
+        take_together([draws[0], draws[0]], event)  # the same noise twice would cancel
 
 
 def test_the_wrong_event_is_refused(ledger):

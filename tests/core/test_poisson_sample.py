@@ -150,6 +150,57 @@ def test_orders_together_are_those_one_by_one():
     together = permutations(streams(30), 77)
     alone = [permutation(stream, 77) for stream in streams(30)]
     assert together.tolist() == [own.tolist() for own in alone]
+    together = permutations(streams(30), 77, short=True)
+    alone = [permutations([stream], 77, short=True)[0] for stream in streams(30)]
+    assert together.tolist() == [own.tolist() for own in alone]
+
+
+@pytest.mark.parametrize("count", [1, 4, 77, 640, 641, 5000])
+def test_orders_hold_everyone_once(count):
+    found = np.sort(permutations(streams(20), count, short=True), axis=1)
+    assert (found == np.arange(count)).all()
+
+
+def test_every_order_of_four_is_equally_likely():
+    """By words of 32 bits, as orders of batches' places are drawn."""
+    found = Counter(map(tuple, permutations(streams(24_000, seed=2), 4, short=True).tolist()))
+    assert len(found) == 24
+    assert stats.chisquare(list(found.values())).pvalue > FALSE_ALARM
+
+
+@pytest.mark.parametrize("count", [512, 640, 700])
+def test_everyone_stands_everywhere_alike_in_long_orders(count):
+    """Both sides of the bound up to which words have 32 bits; of 640 one order in twenty has words
+    that agree in all bits but the last ten."""
+    found = permutations(streams(2000, seed=3), count, short=True)
+    for unit in (0, count // 2, count - 1):
+        place = np.nonzero(found == unit)[1]
+        assert stats.chisquare(np.bincount(place * 10 // count, minlength=10)).pvalue > FALSE_ALARM
+    # Neighbours in number are no neighbours in place.
+    ahead = np.count_nonzero(found.argsort(axis=1)[:, 0] < found.argsort(axis=1)[:, 1])
+    assert stats.binomtest(ahead, len(found), 0.5).pvalue > FALSE_ALARM
+
+
+class Scripted:
+    """A stream that gives these 32-bit words, call by call."""
+
+    def __init__(self, *calls):
+        self.calls = list(calls)
+
+    def fill(self, words):
+        given = np.zeros(2 * len(words), np.uint32)
+        own = self.calls.pop(0)
+        given[: len(own)] = own
+        words[:] = given.view(np.uint64)
+
+
+def test_words_that_agree_are_settled_by_all_bits_or_drawn_again():
+    high = 1 << 20
+    close = Scripted([high + 3, high + 1, high + 2])  # the last two bits name the numbers
+    again = Scripted([high, high, 5], [9 << 8, 7 << 8, 8 << 8])
+    found = permutations([close, again], 3, short=True)
+    assert found.tolist() == [[1, 2, 0], [1, 2, 0]]
+    assert again.calls == []
 
 
 def test_what_stood_ahead_is_repeated():

@@ -381,28 +381,59 @@ def test_parties_that_are_drawn_together_each_get_their_own():
     assert (np.diff(rows[2][rows[2] >= 0]) < 0).any()  # in no order of theirs
 
 
-@pytest.mark.parametrize("model", ["mlp", pytest.param("convolutional", marks=pytest.mark.slow)])
-def test_rows_of_usual_networks_are_alike(model):
-    """A record of a network's batch adds the same integers at every place of a block: what the
-    proof asks of a record that moves into another segment."""
-    dense, width = model == "mlp", 784
-    network = networks.mlp(width, (256,), 10) if dense else networks.convolutional((28, 28, 1))
+NETWORKS = {
+    "logistic": (lambda: networks.logistic(100, 4), 100, 512),  # four blocks, computed together
+    "mlp": (lambda: networks.mlp(784, (256,), 10), 784, 128),
+    "convolutional": (lambda: networks.convolutional((28, 28, 1)), 784, 128),
+}
+
+
+def compiled_sum(model):
+    """A network's compiled sum of clipped gradients of (rows, labels, mask), with such records."""
+    make, width, count = NETWORKS[model]
+    network = make()
     parameters = network.init(jax.random.key(0))
     plan = RecordLoss(network.loss, parameters, (np.zeros(width, np.float32), np.float32(0))).plan
     generator = np.random.default_rng(1)
-    rows = generator.normal(size=(128, width)).astype(np.float32)
-    labels = generator.integers(0, 4, size=128).astype(np.float32)
+    rows = generator.normal(size=(count, width)).astype(np.float32)
+    labels = generator.integers(0, 4, size=count).astype(np.float32)
 
     @jax.jit
-    def clean(parameters, rows, labels, mask):
+    def clean(rows, labels, mask):
         columns = (rows, labels)
         return blocked_sum.clipped_sum(
             plan, Clipping(), parameters, jnp.ones(1), columns, mask, 2.0**-18, True
         ).value
 
-    def at(place):
-        lying = np.roll(rows, place, 0), np.roll(labels, place), np.arange(128) == place
-        return np.asarray(clean(parameters, *lying)).tobytes()
+    return clean, rows, labels
 
-    seen = {at(place) for place in (0, 1, 2, 3, 5, 8, 13, 31, 47, 63, 64, 65, 96, 126, 127)}
-    assert len(seen) == 1
+
+@pytest.mark.parametrize(
+    "model", ["logistic", "mlp", pytest.param("convolutional", marks=pytest.mark.slow)]
+)
+def test_rows_of_usual_networks_are_alike(model):
+    """A record of a network's batch adds the same integers at every place of a block, and in every
+    block: what the proof asks of a record that moves into another segment."""
+    clean, rows, labels = compiled_sum(model)
+    count = len(rows)
+
+    def at(place):
+        lying = np.roll(rows, place, 0), np.roll(labels, place), np.arange(count) == place
+        return np.asarray(clean(*lying)).tobytes()
+
+    places = {0, 1, 2, 3, 5, 8, 13, 31, 47, 63, 64, 65, 96, 126, 127, count // 2, count - 1}
+    assert len({at(place) for place in places}) == 1
+
+
+def test_blocks_that_are_computed_together_are_rounded_apart():
+    """What a record adds depends on its own block alone, bit by bit, whoever lies in the others:
+    a sum that were rounded once for all four blocks, or mixed them, would not be."""
+    clean, rows, labels = compiled_sum("logistic")
+    block = np.arange(len(rows)) // 128
+    for place in (0, 127, 128, 300, 511):
+        others = np.arange(len(rows)) != place
+        own = block == block[place]
+        everyone = np.asarray(clean(rows, labels, block >= 0) - clean(rows, labels, others))
+        alone = np.asarray(clean(rows, labels, own) - clean(rows, labels, own & others))
+        assert everyone.tolist() == alone.tolist()
+        assert np.abs(everyone).max() > 0

@@ -26,8 +26,14 @@ from scipy import fft
 from unisono.accounting.discretisation import EXCESS, GridLaw
 from unisono.accounting.pairs import UNIT_ROUNDOFF
 from unisono.accounting.validation import FloatArray
+from unisono.core.collector import return_freed_memory
 
 _BLOCK = 2**15
+# SciPy keeps the plans of the last sixteen lengths, 8 bytes a place, until the process ends; NumPy
+# computes the same bits and keeps none. Up to this length a plan costs more time than memory.
+_KEPT_PLAN = 2**18
+# Windows of so many places take 8 MB or more an array, and come after many smaller ones.
+_LARGE_WINDOW = 2**20
 
 
 class ConvolutionPlan(NamedTuple):
@@ -119,6 +125,8 @@ def compose_laws(
     infinite = max(_any_infinite(laws), 0.0)
     start = math.floor(plan.low / step)
     size = int(fft.next_fast_len(math.ceil((plan.high - plan.low) / step) + 2, real=True))
+    if size >= _LARGE_WINDOW:
+        return_freed_memory()
     cumulants, slack, drift = np.zeros(3), 0.0, 0.0
     rows, noise = [], []
     for law, count in laws:
@@ -135,9 +143,11 @@ def compose_laws(
         slack += count * 8.0 * UNIT_ROUNDOFF * (4.0 + largest)
         rows.append(_folded(tilted, law.first, size))
         noise.append(8.0 * UNIT_ROUNDOFF * (math.log2(size) + 4.0 + largest))
+    # Windows of long studies have millions of places: nothing is kept longer than it is needed,
+    # and from the transform on most is done in place.
+    del losses, tilted
     counts = np.array([count for _, count in laws], np.float64)
     values, error = _circular(rows, counts, np.array(noise), size)
-    # Windows of long studies have millions of places: from here on mostly in place.
     first, places = max(start, 0), size - max(-start, 0)
     losses = np.arange(first, first + places, dtype=np.float64)
     losses *= step
@@ -148,13 +158,13 @@ def compose_laws(
         values = values[begin : begin + places]
     wrapped: tuple[tuple[float, float], ...] = ()
     if upper:
-        mass, scale = np.maximum(values, 0.0), cumulants[0] + slack
+        mass, scale = np.maximum(values, 0.0, out=values), cumulants[0] + slack
         mass += error
         top = (start + size - 1) * step
         beyond = math.exp(min(cumulants[1] + slack - plan.order_lost * top, 0.0))
         remainder = infinite * (1.0 + 1e-12) + beyond
     else:
-        mass, scale = values - error, cumulants[0] - slack
+        mass, scale = np.subtract(values, error, out=values), cumulants[0] - slack
         np.maximum(mass, 0.0, out=mass)
         fall_low, fall_high = plan.tilt - plan.order_low, plan.order_high - plan.tilt
         wrapped = (
@@ -201,26 +211,32 @@ def _folded(mass: FloatArray, first: int, size: int) -> FloatArray:
 
 
 def _circular(
-    rows: Sequence[FloatArray], counts: FloatArray, noise: FloatArray, size: int
+    rows: list[FloatArray], counts: FloatArray, noise: FloatArray, size: int
 ) -> tuple[FloatArray, float]:
-    """Circular convolution of ``rows`` to the powers ``counts``; every entry's error bound."""
+    """Circular convolution of ``rows``, which are used up, to the powers ``counts``; every entry's
+    error bound."""
     frequencies = size // 2 + 1
     log_worst = np.zeros(frequencies)
+    transforms = fft if size <= _KEPT_PLAN else np.fft
     chunk = max(1, 2**21 // size)
     spectra = []
-    for begin in range(0, len(rows), chunk):
-        own = rows[begin : begin + chunk]
-        spectrum = fft.rfft(own[0][None] if len(own) == 1 else np.stack(own), axis=1)
+    for begin in range(0, len(counts), chunk):
+        own, rows[:chunk] = rows[:chunk], []
+        spectrum = transforms.rfft(own[0][None] if len(own) == 1 else np.stack(own), axis=1)
+        del own
         part = slice(begin, begin + chunk)
-        log_worst += counts[part] @ np.log(np.abs(spectrum) + noise[part, None])
+        modulus = np.abs(spectrum)
+        modulus += noise[part, None]
+        log_worst += counts[part] @ np.log(modulus, out=modulus)
         spectra.append(spectrum)
+    del spectrum, modulus
     # Powers damp most frequencies to nothing; only their bound is kept.
     active = log_worst > -90.0
     log_worst = log_worst[active]
     log_size, phase = np.zeros(len(log_worst)), np.zeros(len(log_worst))
-    for index, spectrum in enumerate(spectra):
-        part = slice(index * chunk, (index + 1) * chunk)
-        kept = spectrum[:, active]
+    for begin in range(0, len(counts), chunk):
+        part = slice(begin, begin + chunk)
+        kept = spectra.pop(0)[:, active]
         log_size += counts[part] @ np.log(np.maximum(np.abs(kept), 1e-300))
         phase += counts[part] @ np.angle(kept)
     # Powers are exponentials of logarithms: n u (1 + pi) more, and the phase's own size.
@@ -231,7 +247,7 @@ def _circular(
     doubt = float(np.sum(worst - np.exp(2.0 * log_size - log_worst))) + math.exp(-90.0) * size
     rounding = 8.0 * UNIT_ROUNDOFF * (math.log2(size) + 4.0)
     error = 1e-290 + 2.0 * (doubt + rounding * float(np.sum(worst))) / size
-    return fft.irfft(product, n=size), error
+    return transforms.irfft(product, n=size), error
 
 
 def _any_infinite(laws: Sequence[tuple[GridLaw, int]]) -> float:

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from unisono.core.events import Event
-from unisono.core.grant import Draw, Grant
+from unisono.core.grant import Draw, Grant, take_together
 from unisono.core.in_graph import share_width
 from unisono.core.kinds import Everyone
 from unisono.core.release import (
@@ -50,6 +50,8 @@ _CHUNK_NAMED = 4096
 JOINT_PARTIES = 64
 # Single messages are kept in the transcript up to this many numbers.
 _RECORDED_NUMBERS = 10**7
+# Noise to be drawn: of a round, a step in it and some parties, for an event, with a key.
+_Job = tuple[int, int, slice, Event, bytes]
 
 
 class Chunk:
@@ -116,13 +118,16 @@ class Chunk:
         share = parties // len(grants)  # parties per grant: 1, or all of them
         study_hash = study.hash.encode()
         masks, noise = self._empty(len(rounds))
-        jobs: list[tuple[int, int, slice, Event, bytes]] = []
-        sampled: dict[tuple[Event, int], list[tuple[int, int, Draw]]] = {}
-        together = self._samples_batches and share == 1
+        jobs: list[_Job] = []
         works = self.works[:, : len(grants)]
         if self._turns is None:  # how often each has worked before: every run has as many grants
             self._turns = np.cumsum(works, axis=0) - works
         turns = self._turns
+        if self._samples_batches and share == 1:
+            for party, grant in enumerate(grants):
+                masks, own = self._draw_batches(masks, grant, party, offset, rounds)
+                jobs += own
+            works = np.zeros_like(works)
         for row, column in np.argwhere(works[rounds.start : rounds.stop]).tolist():
             number, grant = rounds[row], grants[column]
             mine = slice(column * share, (column + 1) * share)
@@ -135,25 +140,42 @@ class Chunk:
             named = None if self.named_rows is None else int(self.named_rows[number])
             for step in range(steps):
                 draw = grant.draw(int(first) + step, study_hash, named)
-                if together:
-                    sampled.setdefault((event, column), []).append((row, step, draw))
-                    continue
                 rows, part = self._chosen(draw, event, mine, number)
                 if rows.shape[-1] > masks.shape[-1]:  # a batch of several segments
                     masks = wider(masks, rows.shape[-1])
                 masks[row, step, mine, ..., : rows.shape[-1]] = rows
                 takes[row, mine] &= part
                 jobs.append((row, step, mine, event, draw.take(event)))
-        for (event, party), own in sampled.items():
-            at, in_step, draws = zip(*own, strict=True)
-            found = chosen_in_turns(study, draws, event, int(self.records[party]))
-            masks = wider(masks, max(masks.shape[-1], found.shape[1]))
-            masks[at, in_step, party, : found.shape[1]] = found
-            mine = slice(party, party + 1)
-            jobs += [(row, step, mine, event, draw.take(event)) for row, step, draw in own]
         if study.trust is not Trust.TRUSTED_SERVER:
             self._fill(noise, jobs)
         return masks, noise, takes
+
+    def _draw_batches(
+        self, masks: np.ndarray, grant: Grant, party: int, offset: int, rounds: range
+    ) -> tuple[np.ndarray, list[_Job]]:
+        """Row numbers with the batches of one party in all rounds in which it works, and the keys
+        of their noise: drawn together, as each by itself takes longer than a small model's step."""
+        study, algorithm, turns = self.study, self.study.algorithm, self._turns
+        assert turns is not None
+        rows = np.flatnonzero(self.works[rounds.start : rounds.stop, party])
+        firsts = (turns[rounds.start + rows, party] - turns[offset, party]) * algorithm.draws
+        places = [(row, step) for row in rows.tolist() for step in range(algorithm.steps)]
+        indices = (firsts[:, None] + np.arange(algorithm.steps)).reshape(-1).tolist()
+        draws = grant.draws(indices, study.hash.encode())
+        sampled: dict[Event, list[int]] = {}
+        for at, (row, _) in enumerate(places):
+            event = algorithm.event_of(study.facts, study.trust, party, rounds[row])
+            sampled.setdefault(event, []).append(at)
+        mine, jobs = slice(party, party + 1), []
+        for event, own in sampled.items():
+            some = [draws[at] for at in own]
+            found = chosen_in_turns(study, some, event, int(self.records[party]))
+            masks = wider(masks, max(masks.shape[-1], found.shape[1]))
+            in_row, in_step = np.array([places[at] for at in own]).T
+            masks[in_row, in_step, party, : found.shape[1]] = found
+            keys = take_together(some, event)
+            jobs += [(*places[at], mine, event, key) for at, key in zip(own, keys, strict=True)]
+        return masks, jobs
 
     def _empty(self, rounds: int) -> tuple[np.ndarray, Any]:
         """Where masks or row numbers, and noise or keys, of a chunk are written."""
@@ -197,7 +219,7 @@ class Chunk:
         rows[real] = chosen
         return rows, part
 
-    def _fill(self, noise: Any, jobs: list[tuple[int, int, slice, Event, bytes]]) -> None:
+    def _fill(self, noise: Any, jobs: list[_Job]) -> None:
         """Every job's noise, drawn here by exact samplers, or the keys to draw it in the graph."""
         study, facts = self.study, self.study.facts
         honest = facts.honest if study.trust is Trust.SECURE_SUM else 1
@@ -209,7 +231,7 @@ class Chunk:
                 noise.width[row, step, mine] = width(event)
             return
 
-        def fill(job: tuple[int, int, slice, Event, bytes]) -> None:
+        def fill(job: _Job) -> None:
             row, step, mine, event, key = job
             count = mine.stop - mine.start
             shape = (count, *self.shape) if count > 1 else self.shape

@@ -46,6 +46,8 @@ ROUNDING_SHARE = 1 / 128
 # The sampler in compiled programs is proved for noise of up to so many steps: wide noise takes
 # coarser ones, which cost little beside it.
 _COARSER = (1, 2, 4, 8, 32, 128, 512)
+# So many numbers of records' gradients are held at once (512 kB), or those of one block.
+_TOGETHER = 2**17
 # Float errors of norms let a sum exceed its bound by far less than this.
 _FLOAT_SLACK = 1.01
 
@@ -208,25 +210,27 @@ def clipped_sum(
     bounds = jnp.where(jnp.isfinite(bounds), jnp.clip(bounds, _LEAST, _MOST), 1.0)
     count = -(-rows // min(clipping.block, rows))
     size = _even_block(clipping.block, rows, count)
-    padding = count * size - rows
+    turns = -(-count // _blocks_at_once(problem, size))
+    together = -(-count // turns)
+    padding = turns * together * size - rows
 
     def blocks(column: Any) -> Any:
         padded = jnp.pad(column, [(0, padding)] + [(0, 0)] * (column.ndim - 1))
-        return padded.reshape(count, size, *column.shape[1:])
+        return padded.reshape(turns, together, size, *column.shape[1:])
 
     records, mask = jax.tree.map(blocks, records), blocks(mask)
 
     def add(number: Any, total: list[Any]) -> list[Any]:
         own = jax.tree.map(lambda column: column[number], records)
-        added = _block(problem, clipping, parameters, bounds, own, mask[number], step)
+        added = _blocks(problem, clipping, parameters, bounds, own, mask[number], step)
         return [a + b for a, b in zip(total, added, strict=True)]
 
     total = [jnp.zeros(leaf.shape, jnp.int32) for leaf in problem.leaves]
     total.append(jnp.zeros(clipping.gauges(problem), jnp.int32))
-    if count == 1:
+    if turns == 1:
         total = add(0, total)
     else:
-        last = jnp.max(jnp.where(jnp.any(mask, axis=1), jnp.arange(1, count + 1), 0))
+        last = jnp.max(jnp.where(jnp.any(mask, axis=(1, 2)), jnp.arange(1, turns + 1), 0))
         total = jax.lax.fori_loop(0, last, add, total)
     vector = jnp.concatenate([part.reshape(-1) for part in total])
     bound = clipping.sensitivity(problem, step, hides_presence)
@@ -240,7 +244,14 @@ def _even_block(block: int, rows: int, count: int) -> int:
     return min(block, rows, lanes * -(-rows // (count * lanes)))
 
 
-def _block(
+def _blocks_at_once(problem: PerRecord, size: int) -> int:
+    """How many blocks of this size are computed together: those of small models, whose single
+    operations are so short that a program would mostly start them."""
+    held = sum(sum(f.shape) if f.kind == "outer" else f.size for f in problem.leaves)
+    return max(1, _TOGETHER // (size * max(1, held)))
+
+
+def _blocks(
     problem: PerRecord,
     clipping: Clipping,
     parameters: Any,
@@ -249,18 +260,39 @@ def _block(
     mask: Any,
     step: float,
 ) -> list[Any]:
-    """One block's sum in steps: a float sum per array of parameters, rounded once."""
+    """The sum of blocks (blocks, size, ...) in steps: of each block a float sum per array of
+    parameters, rounded once; the rest is integers."""
+    blocks, size = mask.shape
+    records = jax.tree.map(lambda column: column.reshape(-1, *column.shape[2:]), records)
+    mask = mask.reshape(-1)
     pieces = _computed_once(problem, parameters, bounds, records)
     norms = problem.norms(pieces)
     keep = mask & jnp.isfinite(pieces.losses) & jnp.all(jnp.isfinite(norms), axis=1)
     pieces = masked(pieces, keep)
     weights, within = _weights(clipping, jnp.where(keep[:, None], norms, 0.0), bounds)
     weights = jnp.where(keep[:, None], weights / step, 0.0)
-    sums = problem.weighted(pieces, weights)
-    rounded = [jnp.round(part).astype(jnp.int32) for part in sums]
+    rounded = _rounded_sums(problem, pieces, weights, blocks, size)
     readings = _gauges(clipping, within, pieces.losses)
     gauge = jnp.round(clipping.gauge / step * readings).astype(jnp.int32)
     return [*rounded, jnp.sum(jnp.where(keep[:, None], gauge, 0), axis=0)]
+
+
+def _rounded_sums(
+    problem: PerRecord, pieces: Pieces, weights: Any, blocks: int, size: int
+) -> list[Any]:
+    """Σ w_i g_i of every block, rounded, and added up as integers."""
+
+    def rounded(pieces: Pieces, weights: Any) -> list[Any]:
+        return [jnp.round(p).astype(jnp.int32) for p in problem.weighted(pieces, weights)]
+
+    if blocks == 1:
+        return rounded(pieces, weights)
+
+    def apart(leaf: Any) -> Any:
+        return leaf.reshape(blocks, size, *leaf.shape[1:])
+
+    each = jax.vmap(rounded)(*jax.tree.map(apart, (pieces, weights)))
+    return [jnp.sum(part, axis=0, dtype=jnp.int32) for part in each]
 
 
 def _computed_once(problem: PerRecord, parameters: Any, bounds: Any, records: Any) -> Pieces:

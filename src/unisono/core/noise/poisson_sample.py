@@ -78,7 +78,7 @@ def _by_size(
         raise InvalidInput("streams that are read together begin at the same position")
     words = np.empty((len(streams), 1 + usual), np.uint64)
     for row, stream in zip(words, streams, strict=True):
-        row[:] = stream.words(len(row))
+        stream.fill(row)
     sizes = inverted(table, streams, words[:, 0], position, always_exact)
     numbers, refused = _units(words[:, 1:], units)
     # Of words that name nobody there is one in 2^33 or fewer: then all are looked at one by one.

@@ -83,7 +83,7 @@ def test_the_engines_batches_are_independent_poisson_samples(rate):
     ]
     most = stats.binom(RECORDS, rate**2).isf(FALSE_ALARM / len(shared))
     assert shared.max() <= most < RECORDS * rate / 2
-    assert stats.binomtest(int(shared.sum()), len(shared) * RECORDS, rate**2).pvalue > 1e-3
+    assert stats.binomtest(int(shared.sum()), len(shared) * RECORDS, rate**2).pvalue > FALSE_ALARM
     assert len(np.unique(keys.reshape(-1, 8), axis=0)) == ROUNDS * PARTIES
 
 

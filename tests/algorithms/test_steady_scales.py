@@ -6,7 +6,7 @@ import pytest
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.algorithms import column_scales, fisher_scoring
 from unisono.algorithms.column_scales import BINS, quantile_scale, scales_of
-from unisono.algorithms.steady_scales import number_scale, steady_scales, to_even_shares
+from unisono.algorithms.steady_scales import number_scale, steady_scales, to_even_shares, two_valued
 from unisono.algorithms.survey import Opened, pack
 from unisono.core.algorithm import agree_facts
 from unisono.core.privacy import Privacy
@@ -79,6 +79,13 @@ def test_two_values_have_their_share_for_a_middle(share):
     middle, spread = number_scale(noisy, 20.0, 4000)
     assert middle == pytest.approx(2 * share - 1, abs=0.03)
     assert spread == pytest.approx(2 * max(0.2, np.sqrt(share * (1 - share))), abs=0.03)
+    # Even after single precision, in which a run keeps them.
+    assert two_valued(
+        np.float32([middle, middle]), np.float32([spread, 0.9 * spread])
+    ).tolist() == [
+        True,
+        False,
+    ]
 
 
 def test_many_zeros_are_no_second_value():

@@ -74,9 +74,23 @@ def number_scale(counts: np.ndarray, noise: float, records: int) -> tuple[float,
     ends, by_ends = _explained(counts, noise, records, two_ends())
     apart, variance = counts - records * ends, _variance(counts, noise, records)
     if by_ends > by_bells + _BETTER and apart @ apart < variance * _most(len(counts)):
-        [middle], [spread] = value_scale(ends[-1:])
-        return 2 * float(middle) - 1, 2 * float(spread)
+        return _ends_scale(float(ends[-1]))
     return quantile_scale(to_bells(counts, noise, records), -1.0, 1.0)
+
+
+def _ends_scale(upper: float) -> tuple[float, float]:
+    """Middle and spread of -1 and 1, where 1 has this share."""
+    [middle], [spread] = value_scale(np.array([upper]))
+    return 2 * float(middle) - 1, 2 * float(spread)
+
+
+def two_valued(centre: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """Which numbers (d,) have two values alone, by the middles and spreads that were read: those of
+    two ends have a relation that no other number hits to five digits."""
+    pairs = [_ends_scale((float(one) + 1) / 2) for one in centre]
+    return np.array(
+        [abs(own - spread) < 1e-5 for own, (_, spread) in zip(scale, pairs, strict=True)]
+    )
 
 
 def to_bells(counts: np.ndarray, noise: float, records: int) -> np.ndarray:
@@ -145,4 +159,4 @@ def _normalised(logs: np.ndarray) -> np.ndarray:
     return np.asarray(logs - np.log(np.sum(np.exp(logs))))
 
 
-__all__ = ["number_scale", "steady_scales", "to_bells", "to_even_shares"]
+__all__ = ["number_scale", "steady_scales", "to_bells", "to_even_shares", "two_valued"]

@@ -33,6 +33,7 @@ from unisono.algorithms import fisher_scoring
 from unisono.algorithms.feature_subsets import Features, minimiser_of
 from unisono.algorithms.fisher_scoring import Fitted, Terms, terms_for
 from unisono.algorithms.noisy_scores import positive
+from unisono.algorithms.steady_scales import two_valued
 from unisono.core.study import Study
 from unisono.data.scaling import UnitScaling
 from unisono.models.glm import Regression, in_units
@@ -88,7 +89,7 @@ def predicting(
     if features is not None:
         number = min(features, columns) if isinstance(features, int) else len(features)
     share = believed_share(terms, value)
-    believed = _shrunk(found, value, math.sqrt(share / max(number, 1)) / terms.config.prior_sd)
+    believed = _shrunk(terms, found, value, math.sqrt(share / max(number, 1)))
     theta = believed.mean
     if features is not None:
         moments = second_moments(terms, value, steadied=True)
@@ -125,10 +126,14 @@ def _steadied(terms: Terms, value: Any) -> Fitted:
     return found._replace(theta=theta, covariance=covariance)
 
 
-def _shrunk(found: Fitted, value: Any, narrower: float) -> Believed:
-    """θ under a prior so many times as wide, and the narrow one of the intercept."""
+def _shrunk(terms: Terms, found: Fitted, value: Any, deviation: float) -> Believed:
+    """θ under a prior of so many deviations of the target for a change of each column by its own,
+    and the narrow one of the intercept. A number of two values has, as a category, the same for
+    each of them however rare it is."""
     start = jax.tree.map(lambda part: np.asarray(part, np.float64), value.start)
-    deviations = narrower * found.prior
+    deviations = deviation / terms.config.prior_sd * found.prior
+    ends = terms.problem.numeric & two_valued(start.centre, start.scale)
+    deviations[1:] *= np.where(ends, start.scale / 2, 1.0)
     deviations[0] = _INTERCEPT_SD * float(start.spread)
     return under_prior(found, start.theta, start.theta, np.diag(deviations**-2.0))
 
@@ -161,7 +166,7 @@ def ridged(
     found = _steadied(terms, value)
     turned = to_scaled(made, found, scale)
     moments = second_moments(terms, value)
-    plain = _shrunk(found, value, 1.0).mean
+    plain = _shrunk(terms, found, value, terms.config.prior_sd).mean
     theta = minimiser_of(features, moments + ridge * turned.T @ turned, moments @ plain, 0)
     return _in_units(made, found, theta)
 

@@ -259,6 +259,13 @@ def algorithms(relation):
             ),
         )
     yield (
+        "line-by-fisher-scoring",
+        ROW,
+        lambda: methods.fisher_scoring(
+            "gaussian", FEATURES - 1, 2.0, DELTA, relation, prediction=True
+        ),
+    )
+    yield (
         "column-scales",
         ROW,
         lambda: methods.column_scales("poisson", FEATURES - 1, 2.0, DELTA, relation),

@@ -12,6 +12,7 @@ whose shares are public, as that of the parties, is not counted: nothing is paid
 Noisy counts are moved to the nearest shares (on the simplex), which is post-processing.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -48,24 +49,35 @@ class Scales(NamedTuple):
 
 def scales_of(problem: GeneralizedLinear, found: Any) -> Scales:
     """What was released, read; without a release, the middle of what is public."""
+    return read_scales(problem, found, column_scale, quantile_scale)
+
+
+def read_scales(
+    problem: GeneralizedLinear,
+    found: Any,
+    column: Callable[[Columns, np.ndarray], tuple[np.ndarray, np.ndarray]],
+    target: Callable[[np.ndarray, float, float], tuple[float, float]],
+) -> Scales:
+    """What was released, by what `column` reads in the counts of a column and `target` in those of
+    a target that is a number."""
     sizes = cell_counts(problem)
     cells = [np.full(size, 1.0 / size) for size in sizes]
     if found is not None:
         cells = np.split(unpack(np.asarray(found)).total, np.cumsum(sizes)[:-1])
     counted = len(_counted(problem))
-    columns, target = iter(cells[:counted]), cells[counted]
+    columns, counts = iter(cells[:counted]), cells[counted]
     pairs = [
-        column_scale(own, next(columns)) if own.shares is None else value_scale(own.shares)
+        column(own, next(columns)) if own.shares is None else value_scale(own.shares)
         for own in problem.columns
     ]
     centre, scale = [one for one, _ in pairs], [other for _, other in pairs]
     if problem.family == "binomial":
-        mean, spread = float(_shares(target)[1]), 1.0
+        mean, spread = float(shares_of(counts)[1]), 1.0
     else:
-        mean, spread = _quantile_scale(target, *problem.target)
+        mean, spread = target(counts, *problem.target)
     offset = 0.0
     if problem.offset is not None:
-        offset, _ = _quantile_scale(cells[-1], *problem.offset)
+        offset, _ = quantile_scale(cells[-1], *problem.offset)
     empty = np.zeros((0,))
     return Scales(
         np.concatenate([empty, *centre]), np.concatenate([empty, *scale]), mean, spread, offset
@@ -75,9 +87,9 @@ def scales_of(problem: GeneralizedLinear, found: Any) -> Scales:
 def column_scale(own: Columns, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Middles and spreads of one column's features, of the noisy counts in its cells."""
     if own.number:
-        middle, spread = _quantile_scale(counts, -1.0, 1.0)
+        middle, spread = quantile_scale(counts, -1.0, 1.0)
         return np.array([middle]), np.array([spread])
-    return value_scale(_shares(counts)[1:])
+    return value_scale(shares_of(counts)[1:])
 
 
 def value_scale(shares: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -90,9 +102,9 @@ def _counted(problem: GeneralizedLinear) -> list[Columns]:
     return [own for own in problem.columns if own.shares is None]
 
 
-def _quantile_scale(counts: np.ndarray, low: float, high: float) -> tuple[float, float]:
+def quantile_scale(counts: np.ndarray, low: float, high: float) -> tuple[float, float]:
     """Median and spread of counts in equal bins between two ends."""
-    shares = _shares(counts)
+    shares = shares_of(counts)
     # A tiny slope makes the distribution function invertible where bins are empty.
     rising = np.concatenate([[0.0], np.cumsum(shares)]) + 1e-12 * np.arange(len(shares) + 1)
     edges = np.linspace(low, high, len(shares) + 1)
@@ -104,11 +116,11 @@ def _quantile_scale(counts: np.ndarray, low: float, high: float) -> tuple[float,
     return float(middle), float(max((upper - lower) / _QUINTILES, outer, least))
 
 
-def _shares(counts: np.ndarray) -> np.ndarray:
+def shares_of(counts: np.ndarray) -> np.ndarray:
     """Noisy counts as shares: the nearest point of the simplex (Duchi et al. 2008). Their own sum
     stands for the records, some of which may be incomplete.
 
-    >>> _shares(np.array([3.0, -1.0, 0.0]))
+    >>> shares_of(np.array([3.0, -1.0, 0.0]))
     array([1., 0., 0.])
     """
     total = max(float(np.sum(counts)), 1e-6)
@@ -213,6 +225,10 @@ __all__ = [
     "bin_of",
     "column_scale",
     "counted_once",
+    "quantile_scale",
+    "read_scales",
     "scales_of",
+    "shares_of",
     "value_of",
+    "value_scale",
 ]

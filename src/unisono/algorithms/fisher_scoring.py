@@ -23,6 +23,7 @@ facts: with μ the Gaussian-DP parameter of the promise, n records and p paramet
 
     κ = n μ / p^1.5     below 11 one round, below 35 two, else three;
                         C_H = p κ / 50, in [p, 4 p], see `_curvature_norm`
+                        for prediction alone (`prediction`) one below n μ = 330
     λ = sqrt(n / p) μ   residuals are bounded at k = 1 + λ / 33 in [1.2, 2];
                         C_g = c sqrt(p) sup|ψ - a|, c from .85 on, see `_gradient_norm`
 
@@ -38,6 +39,7 @@ long as errors do not depend on x, and the intercept is moved to the mean of res
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -48,7 +50,8 @@ from pydantic import Field
 from scipy.special import chdtri, ndtr
 
 from unisono.accounting import gaussian
-from unisono.algorithms.column_scales import COLUMN_SCALES, Scales, scales_of
+from unisono.algorithms import column_scales
+from unisono.algorithms.column_scales import COLUMN_SCALES, ColumnScalesConfig, Scales, scales_of
 from unisono.algorithms.nested_tests import Evidence
 from unisono.algorithms.noisy_scores import (
     Scored,
@@ -67,6 +70,7 @@ from unisono.algorithms.person_scores import (
     person_scores,
     rounds_of_persons,
 )
+from unisono.algorithms.steady_scales import steady_scales
 from unisono.core.algorithm import Aggregate, Facts
 from unisono.core.privacy import Privacy
 from unisono.core.trust import Trust, Unit
@@ -86,6 +90,11 @@ from unisono.releases.table import Block, Table, lone_weight, table_columns
 
 # Of the promise, the part that pays for middles and spreads; in squares of μ it is 7 hundredths.
 SCALES_SHARE = 0.215
+# The same where coefficients are for prediction: middles and spreads that are far off cost more
+# there than noise in rounds.
+PREDICTION_SHARE = 0.3
+# A prediction has one round where n μ is less: two would be noise each.
+_ONE_ROUND = 330.0
 # Parts of μ² that rounds have, and in each of them gradient, curvature and meat.
 _SCHEDULES: dict[int, tuple[tuple[float, tuple[float, float, float]], ...]] = {
     1: ((1.0, (0.46, 0.50, 0.04)),),
@@ -124,6 +133,17 @@ class FisherScoringConfig(AlgorithmConfig):
         description="Spread of the weak prior: for a change of a number by its deviation, and for "
         "a category's value.",
     )
+    prediction: bool = Field(
+        False,
+        description="Coefficients are for prediction alone: fewer rounds, and middles and spreads "
+        "that are drawn to what is likely where noise drowns counts.",
+    )
+    count_noise: float | None = Field(
+        None,
+        gt=0,
+        description="Of a prediction, the deviation of noise in a count of columns; left out: as "
+        "paid for.",
+    )
 
 
 def resolve(
@@ -141,6 +161,8 @@ def resolve(
     mu = gaussian.mu_for(privacy.epsilon, privacy.delta)
     kappa, signal = records * mu / p**1.5, math.sqrt(records / p) * mu
     rounds = config.rounds or (1 if kappa < 11 else 2 if kappa < 35 else 3)
+    if config.prediction and config.rounds is None and records * mu < _ONE_ROUND:
+        rounds = 1
     rounds = rounds_of_persons(config.rounds, rounds, problem, facts)
     rule = {
         "rounds": rounds,
@@ -148,8 +170,30 @@ def resolve(
         "gradient_norm": rounded(_gradient_norm(problem.family, signal)),
         "curvature_norm": rounded(1.0 if rounds == 1 else _curvature_norm(problem.family, kappa)),
     }
+    if config.prediction:
+        rule["count_noise"] = count_noise(config, problem, facts, privacy, trust)
     said = {name: value for name, value in config if value is not None}
     return config.model_copy(update={**rule, **said})
+
+
+def scales_share(config: FisherScoringConfig) -> float:
+    """Of the promise, the part that pays for middles and spreads."""
+    return PREDICTION_SHARE if config.prediction else SCALES_SHARE
+
+
+def count_noise(
+    config: FisherScoringConfig,
+    problem: GeneralizedLinear,
+    facts: Facts,
+    privacy: Privacy,
+    trust: Trust,
+) -> float:
+    """The deviation of noise in a count of the first stage, where `privacy` is that of the rounds:
+    `together` gives both the same delta, and shares of one epsilon."""
+    share = scales_share(config)
+    own = replace(privacy, epsilon=privacy.epsilon * share / (1 - share))
+    priced = price(column_scales.release(ColumnScalesConfig(), problem, facts), own, facts, trust)
+    return rounded(priced.noise_std / lone_weight(priced.step))
 
 
 def _gradient_norm(family: str, signal: float) -> float:
@@ -567,8 +611,13 @@ def build(
     rounds = len(terms.noise)
     width, weight = priced.bound.dimension, lone_weight(priced.step)
 
+    def scaled(found: Any) -> Scales:
+        if found is None or config.count_noise is None:
+            return scales_of(problem, found)
+        return steady_scales(problem, found, config.count_noise, sum(facts.records))
+
     def begin(found: Any) -> tuple[ScoringState, None]:
-        start = start_of(config, problem, scales_of(problem, found), sum(facts.records))
+        start = start_of(config, problem, scaled(found), sum(facts.records))
         if facts.group > 1:  # weights of persons are of the sum of their rows
             start = start._replace(taken=np.ones((2, 1)))
         start = Start(*(np.asarray(part, np.float32) for part in start))
@@ -763,7 +812,7 @@ def _at_the_mean(state: ScoringState, told: Opened, number: int, step: Moved) ->
 
 
 def earlier(config: FisherScoringConfig, problem: GeneralizedLinear) -> Earlier | None:
-    return Earlier(COLUMN_SCALES, SCALES_SHARE)
+    return Earlier(COLUMN_SCALES, scales_share(config))
 
 
 FISHER_SCORING = AlgorithmKind(

@@ -10,8 +10,9 @@ the algorithm's own equations. In one direction of the rows,
                             leave. A round's gradient has noise s_g, its curvature s_h, so what is
                             left of the loss is  L' = a / (1 + a / L),
                             a = p (s_g / n h)² (1 - R² + L) + (p + 1) / 2 (s_h / n h)² L
-                            from R² and the square error of the target's median, that of 32 noisy
-                            counts: (10 s_0 / n)² with noise s_0 in a count
+                            from R² and the square error of the target's middle, that of 32 noisy
+                            counts: (4 s_0 / n)² with noise s_0 in a count (`steady_scales`), or
+                            (10 s_0 / n)² where quantiles of counts are read as they are
     gradient-perturbation   the mean and the variance of heavy-ball descent along an eigenvalue of
                             the rows in the unit ball, after T rounds, averaged as it averages
     adaptive-statistics     ridge κ and noise v:  R² (κ / (nλ + κ))² + d v λ / ((nλ + κ)² Var t)
@@ -30,11 +31,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from unisono.accounting import gaussian
 from unisono.algorithms import fisher_scoring
 from unisono.algorithms.column_scales import Scales
 from unisono.core.study import Study
-from unisono.core.trust import Relation
 from unisono.releases.release import copies
 
 _SPREAD, _EXPLAINED, _OFF = 0.25, 0.3, 1.0
@@ -73,7 +72,7 @@ def predicted_loss(study: Study) -> float:
 def _by_scoring(study: Study) -> float:
     terms = fisher_scoring.terms_for(study)
     problem, records = terms.problem, _KEPT * sum(study.facts.records)
-    p, lost = problem.parameters, _EXPLAINED + (10 * _count_noise(study) / records) ** 2
+    p, lost = problem.parameters, _EXPLAINED + (_middle_noise(study) / records) ** 2
     nothing = np.zeros(problem.features)
     scales = Scales(nothing, nothing + _SPREAD, 0.0, _SPREAD, 0.0)
     start = fisher_scoring.start_of(terms.config, problem, scales, records)
@@ -86,12 +85,12 @@ def _by_scoring(study: Study) -> float:
     return lost
 
 
-def _count_noise(study: Study) -> float:
-    """The deviation of noise in a count of the first stage, by the share of μ² that it has."""
-    privacy, columns = study.method.privacy, len(study.method.problem.columns) + 1
-    moved = (2 if privacy.relation is Relation.REPLACE_ONE else 1) * columns
-    mu = gaussian.mu_for(privacy.epsilon, privacy.delta) * fisher_scoring.SCALES_SHARE
-    return math.sqrt(moved * copies(study.facts, study.trust)) / mu
+def _middle_noise(study: Study) -> float:
+    """Error of the target's middle in deviations, times the records."""
+    method = study.method
+    config = fisher_scoring.terms_for(study).config
+    own = config, method.problem, study.facts, method.privacy, study.trust
+    return (4 if config.prediction else 10) * fisher_scoring.count_noise(*own)
 
 
 def _numbers(problem: Any) -> int:

@@ -83,6 +83,8 @@ class PrivateRidge(RegressorMixin, ScoredEstimator):
         ),
     )
     _model = "linear-regression"
+    # Numbers may lie in (0, 1) too; which columns have two values alone, counts tell.
+    _unit_range_is_indicator = False
     _afterwards = ("regularisation", "features")
     algorithm: str
     regularisation: float | None
@@ -206,10 +208,11 @@ class PrivateRidge(RegressorMixin, ScoredEstimator):
         if name == FISHER_SCORING:
             if not self._scorable(facts, promise):
                 raise InvalidInput(_UNSCORABLE)
-            from unisono.models.line import PRIOR_SD
+            from unisono.models.line import PREDICTION
 
             # A penalty that is given is all of it; otherwise a prior helps on the way.
-            said = {} if self.regularisation is not None else {"prior_sd": PRIOR_SD}
+            given = self.regularisation is not None
+            said = {"prediction": True} if given else PREDICTION
             problem = self._regression(facts.features - 1).problem
             self._features_kept(facts.features - 1)  # refuses what are no columns
             return scored_plan(problem, said, facts, trust, promise)

@@ -46,6 +46,8 @@ class ScoredEstimator(PrivateEstimator):
     """Rows and regression of Fisher scoring, where a subclass has `_scored` it."""
 
     _family = "gaussian"
+    # Whether columns of an array with public bounds (0, 1) are taken for 0 and 1.
+    _unit_range_is_indicator = True
     _scored = False  # whether the fit under way, or the last one, is by Fisher scoring
 
     def _scorable(self, facts: Facts, promise: Privacy) -> bool:
@@ -85,7 +87,7 @@ class ScoredEstimator(PrivateEstimator):
         return regression(self._family, columns, own, targets, weighted=weighted)
 
     def _as_given(self, names: Sequence[str]) -> tuple[Feature, ...]:
-        """Columns of an array: those with public bounds (0, 1) are indicators."""
+        """Columns of an array: those with public bounds (0, 1) may be indicators."""
         size = len(names)
         if self._ranges is not None:
             low, high = self._ranges[0], self._ranges[2]
@@ -93,7 +95,8 @@ class ScoredEstimator(PrivateEstimator):
             array = np.asarray(self.bounds, float)
             array = np.array([-array, array]) if array.ndim == 0 else array
             low, high = np.broadcast_to(array if array.ndim == 2 else array[:, None], (2, size))
-        indicators = (low == 0) & (high == 1) & (not self._features_unknown)
+        known = self._unit_range_is_indicator and not self._features_unknown
+        indicators = (low == 0) & (high == 1) & known
         return tuple(
             Feature(name, float(a), float(b), indicator=bool(flag))
             for name, a, b, flag in zip(names, low, high, indicators, strict=True)

@@ -8,8 +8,11 @@ with, data know J = V⁻¹ - L, and under another prior N(θ₀, P⁻¹) the est
     (J + P)⁻¹ (J θ + P θ₀)          (`under_prior`)
 
 For prediction P is that of columns which together explain about as much as the target varies: a
-deviation of 1 / sqrt(p) target deviations for a change of each of p columns by its own. The
-intercept lies within half a deviation of the target's released median, given columns at theirs.
+deviation of 1 / sqrt(p) target deviations for a change of each of p columns by its own. Where noise
+alone would explain more than a fiftieth of it, ν = p (s_g / n)² by the public noise of a gradient,
+they are believed to explain 1 / 50ν of it (`believed_share`): where noise drowns everything slopes
+go to zero, and predictions to the middle. The intercept lies within half a deviation of the
+target's released median, given columns at theirs.
 
 The intercept of bounded residuals is known well, and its distance from that of the mean little:
 residuals are wide there, and so is their noise. Errors that are not symmetric move it by about a
@@ -30,6 +33,7 @@ from unisono.algorithms import fisher_scoring
 from unisono.algorithms.feature_subsets import Features, minimiser_of
 from unisono.algorithms.fisher_scoring import Fitted, Terms, terms_for
 from unisono.algorithms.noisy_scores import positive
+from unisono.algorithms.steady_scales import two_valued
 from unisono.core.study import Study
 from unisono.data.scaling import UnitScaling
 from unisono.models.glm import Regression, in_units
@@ -39,8 +43,12 @@ from unisono.models.posterior import Posterior
 _INTERCEPT_SD = 0.5
 # How far the mean of residuals lies from where bounded ones balance, in their deviations.
 _SKEW = 0.1
+# What noise may explain of the target's variance before less is believed of the columns.
+_DROWNING = 0.02
 # The weak prior that rounds are run with, where what is wanted is a prediction.
 PRIOR_SD = 1.0
+# Of Fisher scoring, where what is wanted is a prediction.
+PREDICTION = {"prior_sd": PRIOR_SD, "prediction": True}
 
 
 class Believed(NamedTuple):
@@ -72,19 +80,32 @@ def predicting(
     made: Regression, study: Study, value: Any, features: Features | None = None
 ) -> np.ndarray:
     """Coefficients (p,) in the user's units, the intercept first, for prediction; of `features`
-    only, where some are named or counted: what is believed given that the others are zero."""
+    only, where some are named or counted: those whose predictions differ least, in square mean,
+    from what is believed of all."""
     terms = terms_for(study)
     found = _steadied(terms, value)
     columns = len(found.theta) - 1
     number = columns
     if features is not None:
         number = min(features, columns) if isinstance(features, int) else len(features)
-    believed = _shrunk(found, value, 1 / math.sqrt(max(number, 1)) / terms.config.prior_sd)
+    share = believed_share(terms, value)
+    believed = _shrunk(terms, found, value, math.sqrt(share / max(number, 1)))
     theta = believed.mean
     if features is not None:
-        precision = np.linalg.inv(believed.covariance)
-        theta = minimiser_of(features, precision, precision @ theta, 0)
+        moments = second_moments(terms, value, steadied=True)
+        theta = minimiser_of(features, moments, moments @ theta, 0)
     return _in_units(made, found, theta)
+
+
+def believed_share(terms: Terms, value: Any) -> float:
+    """What columns are believed to explain of the target's variance before rounds are read, by
+    public noise alone."""
+    last = int(value.round) - 1
+    start = jax.tree.map(lambda part: np.asarray(part, np.float64), value.start)
+    told = fisher_scoring.opened(np, terms, start, np.asarray(value.sums[last], float), last).scored
+    records = max(float(value.records[last]), 1.0)
+    noise = len(told.gradient) * (float(told.s_gradient) / records) ** 2
+    return min(1.0, _DROWNING / max(noise, 1e-12))
 
 
 def _steadied(terms: Terms, value: Any) -> Fitted:
@@ -105,10 +126,14 @@ def _steadied(terms: Terms, value: Any) -> Fitted:
     return found._replace(theta=theta, covariance=covariance)
 
 
-def _shrunk(found: Fitted, value: Any, narrower: float) -> Believed:
-    """θ under a prior so many times as wide, and the narrow one of the intercept."""
+def _shrunk(terms: Terms, found: Fitted, value: Any, deviation: float) -> Believed:
+    """θ under a prior of so many deviations of the target for a change of each column by its own,
+    and the narrow one of the intercept. A number of two values has, as a category, the same for
+    each of them however rare it is."""
     start = jax.tree.map(lambda part: np.asarray(part, np.float64), value.start)
-    deviations = narrower * found.prior
+    deviations = deviation / terms.config.prior_sd * found.prior
+    ends = terms.problem.numeric & two_valued(start.centre, start.scale)
+    deviations[1:] *= np.where(ends, start.scale / 2, 1.0)
     deviations[0] = _INTERCEPT_SD * float(start.spread)
     return under_prior(found, start.theta, start.theta, np.diag(deviations**-2.0))
 
@@ -141,7 +166,7 @@ def ridged(
     found = _steadied(terms, value)
     turned = to_scaled(made, found, scale)
     moments = second_moments(terms, value)
-    plain = _shrunk(found, value, 1.0).mean
+    plain = _shrunk(terms, found, value, terms.config.prior_sd).mean
     theta = minimiser_of(features, moments + ridge * turned.T @ turned, moments @ plain, 0)
     return _in_units(made, found, theta)
 
@@ -193,15 +218,19 @@ def posterior_by_scoring(
     )
 
 
-def second_moments(terms: Terms, value: Any) -> np.ndarray:
-    """E zzᵀ (p, p) of standardised rows (1, z), as the curvature of the last rounds tells it."""
+def second_moments(terms: Terms, value: Any, steadied: bool = False) -> np.ndarray:
+    """E zzᵀ (p, p) of standardised rows (1, z), as the curvature of the last rounds tells it; or
+    `steadied`, so that no direction is shorter than what noise may have made."""
     state = jax.tree.map(lambda part: np.asarray(part, np.float64), value)
     last = int(value.round) - 1
     scored = fisher_scoring.averaged(np, terms, state, last).scored
     inverse = np.linalg.inv(state.points.whitening[last])
-    curvature = inverse @ positive(np, scored.curvature) @ inverse.T
-    least = float(scored.s_curvature) * float(inverse[0] @ inverse[0])
-    return np.asarray(curvature / max(curvature[0, 0], least, 1e-9))
+    noise = float(scored.s_curvature)
+    raised = noise * math.sqrt(2 * len(inverse)) * np.eye(len(inverse)) if steadied else 0.0
+    curvature = inverse @ (positive(np, scored.curvature) + raised) @ inverse.T
+    return np.asarray(
+        curvature / max(curvature[0, 0], noise * float(inverse[0] @ inverse[0]), 1e-9)
+    )
 
 
 def scatter(made: Regression, study: Study, value: Any) -> float:
@@ -255,7 +284,9 @@ def _weighed(terms: Terms) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 __all__ = [
+    "PREDICTION",
     "PRIOR_SD",
+    "believed_share",
     "posterior_by_scoring",
     "predicting",
     "ridged",

@@ -26,7 +26,7 @@ from unisono.data.encoding import Frame, Values
 from unisono.data.scaling import UnitScaling
 from unisono.data.schema import Schema
 from unisono.models.glm import column_layout, regression
-from unisono.models.line import PRIOR_SD, predicting
+from unisono.models.line import PREDICTION, predicting
 from unisono.models.model import (
     Choice,
     ModelConfig,
@@ -228,8 +228,8 @@ def scored_line(schema: Schema, algorithm: AlgorithmKind) -> Posed:
         inputs = tuple(schema.features)
         return linear_prediction(inputs, frame.names, scale, parameters, "squares", ())
 
-    suggested = {"prior_sd": PRIOR_SD}
-    settings = {name: suggested[name] for name in suggested.keys() & algorithm.config.model_fields}
+    fields = algorithm.config.model_fields  # the stage that comes first has none of them
+    settings = {name: own for name, own in PREDICTION.items() if name in fields}
     return Posed(
         made.problem,
         made.problem.width,

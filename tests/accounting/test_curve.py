@@ -8,8 +8,10 @@ import pytest
 from dp_accounting.pld import PLDAccountant
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import ndtr
 
 from unisono.accounting import gaussian, theorems
+from unisono.accounting.accountant import ACCOUNTANT
 from unisono.accounting.calibrate import smallest_scale
 from unisono.accounting.curve import PrivacyCurve
 from unisono.core.events import (
@@ -33,6 +35,7 @@ from unisono.core.events import (
     event_to_json,
 )
 from unisono.core.trust import Relation, Unit
+from unisono.core.words import budget_guess
 from unisono.errors import InvalidInput, UndefinedRelation, UnknownEvent
 
 RECORD = bounded_sum(l1=1.0, l2=1.0, linf=1.0)
@@ -299,3 +302,19 @@ def test_distances_are_positive_numbers():
     for value in (0.0, -1e-9, math.nan, math.inf):
         with pytest.raises(InvalidInput, match="positive finite"):
             Distance(l2=value)
+
+
+@pytest.mark.parametrize("std", [0.5, 2.0, 8.0])
+def test_the_best_guess_is_what_events_allow_and_no_more_than_epsilon_does(std):
+    """Of a Gaussian, Φ(μ / 2); the accountant never says more than any (epsilon, delta) release."""
+    history = Event(Gaussian(std), bounded_sum(l1=1.0, l2=1.0, linf=1.0)) * 1
+    for relation, distance in ((Relation.ADD_OR_REMOVE, 1.0), (Relation.REPLACE_ONE, 2.0)):
+        guess = ACCOUNTANT.guess(history, relation, 1e-6)
+        assert guess == pytest.approx(ndtr(distance / std / 2), rel=1e-9)
+        assert guess <= budget_guess(ACCOUNTANT.epsilon(history, relation, 1e-6), 1e-6)
+
+
+def test_a_guess_about_what_hardly_has_noise_is_as_good_as_certain():
+    """Sampled with little noise, nothing overflows on the way to a bound."""
+    little = Event(Gaussian(0.01), bounded_sum(l1=1.0, l2=1.0, linf=1.0), Poisson(0.5)) * 2
+    assert 1 - 1e-6 < ACCOUNTANT.guess(little, Relation.ADD_OR_REMOVE, 1e-6) <= 1

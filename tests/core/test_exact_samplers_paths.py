@@ -502,8 +502,8 @@ class _Words:
     def __init__(self, *given: list[int]) -> None:
         self.given = list(given)
 
-    def words(self, count: int) -> np.ndarray:
-        return np.array(self.given.pop(0)[:count], np.uint64)
+    def fill(self, words: np.ndarray) -> None:
+        words[:] = np.array(self.given.pop(0)[: len(words)], np.uint64)
 
 
 def test_a_permutation_is_the_order_of_its_words() -> None:

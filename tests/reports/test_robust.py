@@ -27,7 +27,7 @@ def test_a_run_that_has_only_begun(folder):
     page, text, _ = all_forms(run)
     assert "cannot be shown" not in page
     assert "There is no result yet" in text
-    assert "will be right at most 73.2 %" in text  # planned from the study file
+    assert "will be right at most 56.3 %" in text  # planned from the study file
     assert "has no certificate yet" in text
 
 

@@ -7,6 +7,10 @@ from unisono.accounting import gaussian, law_costs
 from unisono.accounting.curve import PrivacyCurve
 from unisono.core.events import Composed, Event
 from unisono.core.trust import Relation
+from unisono.core.words import budget_guess
+
+# Laws of so little noise are not worth a closer look.
+_NO_PROMISE = 100.0
 
 
 @lru_cache(maxsize=4096)
@@ -17,6 +21,11 @@ def _curve(history: Composed, relation: Relation) -> PrivacyCurve:
 @lru_cache(maxsize=65536)
 def _epsilon(history: Composed, relation: Relation, delta: float) -> float:
     return _curve(history, relation).epsilon(delta)
+
+
+@lru_cache(maxsize=65536)
+def _guess(history: Composed, relation: Relation) -> float:
+    return _curve(history, relation).guess
 
 
 @lru_cache(maxsize=65536)
@@ -43,6 +52,11 @@ class DefaultAccountant:
 
     def epsilon(self, history: Composed, relation: Relation, delta: float) -> float:
         return _epsilon(history, relation, delta)
+
+    def guess(self, history: Composed, relation: Relation, delta: float) -> float:
+        epsilon = _epsilon(history, relation, delta)
+        allowed = budget_guess(epsilon, delta)
+        return allowed if epsilon > _NO_PROMISE else min(allowed, _guess(history, relation))
 
 
 ACCOUNTANT = DefaultAccountant()

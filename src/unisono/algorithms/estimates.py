@@ -276,9 +276,9 @@ def _guarantees(certificate: Certificate) -> Iterator[Guarantee]:
         curve = PrivacyCurve(history, relation)
         # Events are the first party's: where parties have epsilons of their own, the weakest holds.
         epsilon = max(curve.epsilon(delta), *asked.get("own", ()), 0.0)
-        yield Guarantee(
-            tuple(seen_by), epsilon, delta, relation, certificate.unit, float(curve.guess)
-        )
+        stated = [line for line in certificate.lines if line.viewer in seen_by]
+        guess = max(line.guess for line in stated if line.relation is relation)
+        yield Guarantee(tuple(seen_by), epsilon, delta, relation, certificate.unit, guess)
 
 
 def _guarantee_words(one: Guarantee, against: str) -> str:

@@ -28,12 +28,14 @@ from unisono.errors import UndefinedRelation, UnknownEvent
 
 @dataclass(frozen=True)
 class Line:
-    """Epsilon at one delta, against one viewer, under one relation."""
+    """Epsilon at one delta, against one viewer, under one relation; and how often the best guess
+    between two neighbours is right, which the events bound more closely than epsilon does."""
 
     viewer: Viewer
     relation: Relation
     epsilon: float
     delta: float
+    guess: float
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,7 @@ class Certificate:
                     "relation": str(line.relation),
                     "epsilon": _number(line.epsilon),
                     "delta": line.delta,
+                    "guess": line.guess,
                 }
                 for line in self.lines
             ],
@@ -269,7 +272,7 @@ class Certificate:
         promised = [line for line in own if math.isfinite(line.epsilon)]
         if not promised:
             return "nothing is promised to anybody"
-        guess = max(budget_guess(line.epsilon, line.delta) for line in promised)
+        guess = max(line.guess for line in promised)
         exposed = [describe(line.viewer) for line in own if math.isinf(line.epsilon)]
         none = f"; nothing is promised against {' or '.join(exposed)}" if exposed else ""
         return (
@@ -310,6 +313,14 @@ TRUST_WORDS = {
 
 
 @collector_paused()
+def certified_guess(line: Mapping[str, Any]) -> float:
+    """How often the best guess is right: as certified, or, by a certificate of an older version,
+    as epsilon alone bounds it."""
+    if "guess" in line:
+        return float(line["guess"])
+    return budget_guess(float(line["epsilon"]), float(line["delta"]))
+
+
 def certify(
     study: Any,
     ledgers: Mapping[str, Ledger],
@@ -341,11 +352,13 @@ def certify(
     stated = min((p.budget.delta for p in policies), default=delta or 0.0)
     cost = _largest(accountant, kinds, stated)
     lines = [
-        Line(viewer, relation, epsilon, at)
+        Line(viewer, relation, epsilon, at, guess)
         for viewer, history in cost.items()
         # The strictest party's delta, whose epsilon is the largest.
         for at in [min((p.budget_for(viewer).delta for p in policies), default=delta or 0.0)]
-        for relation, epsilon in _worst(accountant, [one[viewer] for one in kinds], history, at)
+        for relation, epsilon, guess in _worst(
+            accountant, [one[viewer] for one in kinds], history, at
+        )
     ]
     event = next(iter(cost.values())).parts[0][0]
     return Certificate(
@@ -394,7 +407,7 @@ def _largest(
         found = (
             epsilon
             for history in cost.values()
-            for _, epsilon in _worst(accountant, [history], history, delta)
+            for _, epsilon, _ in _worst(accountant, [history], history, delta)
         )
         return max((epsilon for epsilon in found if math.isfinite(epsilon)), default=math.inf)
 
@@ -422,20 +435,22 @@ def _rows(books: Collection[Ledger]) -> dict[str, Any]:
 
 def _worst(
     accountant: Accountant, histories: Sequence[Composed], shown: Composed, delta: float
-) -> list[tuple[Relation, float]]:
-    """The largest epsilon of these histories under each relation that `shown` has; nothing where a
-    relation has no guarantee, or none that is known while another's is: secret samples in a search
-    by random stopping are accounted for under zero-out, and not under replace-one."""
+) -> list[tuple[Relation, float, float]]:
+    """The largest epsilon of these histories, and the largest share of guesses that are right,
+    under each relation that `shown` has; nothing where a relation has no guarantee, or none that is
+    known while another's is: secret samples in a search by random stopping are accounted for under
+    zero-out, and not under replace-one."""
     found, unknown = [], None
     for relation in shown.relations:
         try:
             epsilon = max(accountant.epsilon(history, relation, delta) for history in histories)
+            guess = max(accountant.guess(history, relation, delta) for history in histories)
         except UndefinedRelation:
             continue
         except UnknownEvent as error:
             unknown = error
             continue
-        found.append((relation, epsilon))
+        found.append((relation, epsilon, guess))
     if unknown is not None and not found:
         raise unknown
     return found

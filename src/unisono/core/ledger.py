@@ -57,6 +57,10 @@ class Accountant(Protocol):
     def epsilon(self, history: Composed, relation: Relation, delta: float) -> float:
         """An upper bound on epsilon at this delta."""
 
+    def guess(self, history: Composed, relation: Relation, delta: float) -> float:
+        """An upper bound on how often the best guess between two neighbours is right, no more than
+        epsilon at this delta allows."""
+
 
 @dataclass(frozen=True)
 class Receipt:

@@ -76,6 +76,9 @@ class _Bought:
     def epsilon(self, history: Composed, relation: Relation, delta: float) -> float:
         return self._other.epsilon(history, relation, delta)
 
+    def guess(self, history: Composed, relation: Relation, delta: float) -> float:
+        return self._other.guess(history, relation, delta)
+
 
 def prepaid(draw: Draw, event: Event, costs: Sequence[Cost]) -> Ledger:
     """The ledger of one run; `draw` is a draw of the grant that paid for runs by `event`. The run

@@ -50,5 +50,8 @@ class _NoAccountant:
     def epsilon(self, history: Composed, relation: Relation, delta: float) -> float:
         return math.inf
 
+    def guess(self, history: Composed, relation: Relation, delta: float) -> float:
+        return 1.0
+
 
 _NO_ACCOUNTANT = _NoAccountant()

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 from html import escape
 from typing import Any, NamedTuple
 
-from unisono.core.certificate import TRUST_WORDS
+from unisono.core.certificate import TRUST_WORDS, certified_guess
 from unisono.core.trust import Trust, Viewer, describe
-from unisono.core.words import budget_guess, number, percent
+from unisono.core.words import number, percent
 from unisono.data.columns import NumericColumn
 from unisono.models.fitted import FittedModel
 from unisono.runs.folder import EVALUATION, HEADING
@@ -86,7 +86,7 @@ def _privacy(model: FittedModel) -> Iterator[str]:
         when = _RELATIONS[line["relation"]].format(unit=certificate["unit"])
         words = f"If {when}: no protection"
         if said != "inf":
-            guess = percent(budget_guess(float(said), delta))
+            guess = percent(certified_guess(line))
             words = (
                 f"If {when}: epsilon {number(float(said))} at delta {delta:g}; the best guess is "
                 f"right at most {guess} of the time (50 % is a coin toss)"

@@ -13,9 +13,9 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from unisono.accounting.accountant import ACCOUNTANT
+from unisono.core.certificate import certified_guess
 from unisono.core.events import Composed
 from unisono.core.trust import Relation, Trust, Unit, Viewer, describe
-from unisono.core.words import budget_guess
 from unisono.errors import InvalidInput, UndefinedRelation, UnisonoError
 from unisono.reports.state import simulated
 from unisono.runs.folder import Run
@@ -26,17 +26,14 @@ from unisono.studies.schema import StudyFile
 
 @dataclass(frozen=True)
 class ShownGuarantee:
-    """Epsilon at a delta, against one viewer, under one relation."""
+    """Epsilon at a delta, against one viewer, under one relation, and how often the best guess
+    between two neighbours is right, at most."""
 
     viewer: str
     relation: str
     epsilon: float
     delta: float
-
-    @property
-    def guess(self) -> float:
-        """How often the best guess between two neighbours is right, at most."""
-        return budget_guess(self.epsilon, self.delta)
+    guess: float
 
 
 @dataclass(frozen=True)
@@ -75,6 +72,7 @@ class RunReading:
                     str(one["relation"]),
                     number(one["epsilon"]),
                     number(one["delta"]),
+                    certified_guess(one),
                 )
                 for one in self.certificate["guarantees"]
             ]
@@ -83,23 +81,24 @@ class RunReading:
             return []
         delta, costs = self.built.file.privacy.delta, self.built.costs
         return [
-            ShownGuarantee(str(viewer), str(relation), epsilon, delta)
+            ShownGuarantee(str(viewer), str(relation), epsilon, delta, guess)
             for viewer, history in costs[0].items()
             for relation in history.relations
-            for epsilon in _epsilon(costs, viewer, relation, delta)
+            for epsilon, guess in _worst(costs, viewer, relation, delta)
         ]
 
     def _whole(self, certified: ShownGuarantee) -> ShownGuarantee:
         """With the private test, which certificates of older versions left out."""
         costs = self.built.costs if self.built else ()
         found = [
-            epsilon
+            both
             for viewer in (costs[0] if costs else ())
             for relation in costs[0][viewer].relations
             if (str(viewer), str(relation)) == (certified.viewer, certified.relation)
-            for epsilon in _epsilon(costs, viewer, relation, certified.delta)
+            for both in _worst(costs, viewer, relation, certified.delta)
         ]
-        return replace(certified, epsilon=max([certified.epsilon, *found]))
+        epsilon, guess = map(max, zip((certified.epsilon, certified.guess), *found, strict=True))
+        return replace(certified, epsilon=epsilon, guess=guess)
 
     @cached_property
     def relation(self) -> str:
@@ -197,13 +196,15 @@ def built_from(study: str) -> Built | None:
         return None
 
 
-def _epsilon(
+def _worst(
     costs: Sequence[Mapping[Viewer, Composed]], viewer: Viewer, relation: Relation, delta: float
-) -> list[float]:
-    """Of the party that pays most; nothing where the relation has no guarantee."""
+) -> list[tuple[float, float]]:
+    """Epsilon and the best guess, of the party that pays most; nothing where the relation has no
+    guarantee."""
     try:
         different = dict.fromkeys(cost[viewer] for cost in costs)
-        return [max(ACCOUNTANT.epsilon(one, relation, delta) for one in different)]
+        epsilon = max(ACCOUNTANT.epsilon(one, relation, delta) for one in different)
+        return [(epsilon, max(ACCOUNTANT.guess(one, relation, delta) for one in different))]
     except UndefinedRelation:
         return []
 

@@ -6,14 +6,14 @@ ledger computes them; the epsilon that the file states is not believed.
 
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.core.certificate import TRUST_WORDS
 from unisono.core.trust import FINAL_MODEL, Relation, Unit, Viewer, describe
-from unisono.core.words import budget_guess, guess_words, number, promise_words, times
+from unisono.core.words import guess_words, number, promise_words, times
 from unisono.errors import LargeDeltaWarning
 from unisono.planning.noise import Noise, noise_of
 from unisono.studies.build import Built, build
@@ -31,6 +31,7 @@ class ExplainedCost:
     relation: Relation
     epsilon: float
     delta: float
+    guess: float
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,7 @@ class Explanation:
                     "relation": str(cost.relation),
                     "epsilon": cost.epsilon,
                     "delta": cost.delta,
+                    "guess": cost.guess,
                 }
                 for cost in self.costs
             ],
@@ -85,7 +87,7 @@ def explain(file: StudyFile) -> Explanation:
         built,
         tuple(_learnt(built, worst)),
         costs,
-        tuple(_promise(file, worst)),
+        tuple(_promise(file, worst, costs)),
         noise,
         _noise_words(file, noise),
         tuple(dangers(built, worst, noise)),
@@ -230,7 +232,12 @@ def _costs(built: Built) -> list[ExplainedCost]:
     delta = built.file.privacy.delta
     return [
         ExplainedCost(
-            tuple(names), viewer, relation, ACCOUNTANT.epsilon(history, relation, delta), delta
+            tuple(names),
+            viewer,
+            relation,
+            ACCOUNTANT.epsilon(history, relation, delta),
+            delta,
+            ACCOUNTANT.guess(history, relation, delta),
         )
         for key, names in groups.items()
         for viewer, history in kinds[key].items()
@@ -238,14 +245,20 @@ def _costs(built: Built) -> list[ExplainedCost]:
     ]
 
 
-def _promise(file: StudyFile, worst: Mapping[str, float]) -> list[str]:
+def _promise(
+    file: StudyFile, worst: Mapping[str, float], costs: Sequence[ExplainedCost]
+) -> list[str]:
     """What one unit's owner is promised, and against whom not."""
     privacy = file.privacy
     finite = {viewer: value for viewer, value in worst.items() if math.isfinite(value)}
     lines = []
     if finite:
         most = max(finite.values())
-        guess = budget_guess(most, privacy.delta)
+        guess = max(
+            cost.guess
+            for cost in costs
+            if cost.relation is privacy.relation and math.isfinite(cost.epsilon)
+        )
         lines += [promise_words(most, privacy.delta), guess_words(guess, privacy.relation)]
         if privacy.unit is Unit.PARTY:
             lines = [line.replace("your record", "your party's records") for line in lines]

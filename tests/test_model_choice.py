@@ -4,6 +4,7 @@ import math
 import pickle
 
 import numpy as np
+import pandas
 import pytest
 
 pytest.importorskip("sklearn", reason="scikit-learn is not installed")
@@ -33,6 +34,8 @@ from unisono.estimators import (
 )
 from unisono.estimators import model_choice as module
 from unisono.estimators.averaged import AveragedModel
+from unisono.estimators.candidates import told_apart
+from unisono.estimators.search import private_search
 from unisono.planning.verdicts import network_beside_line
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -137,14 +140,14 @@ def test_records_that_learn_and_judge_pay_for_both():
 def test_all_records_learn_and_judge_without_a_holdout(monkeypatch):
     X, y, parties = table(300)
     judged, learnt = [], []
-    scores, fit = module._released_scores, module._Split.fitted
+    scores, fit = module.released_scores, module.Split.fitted
     monkeypatch.setattr(
         module,
-        "_released_scores",
+        "released_scores",
         lambda study, found, *more: judged.append(len(found)) or scores(study, found, *more),
     )
     monkeypatch.setattr(
-        module._Split,
+        module.Split,
         "fitted",
         lambda self, model, *more: (
             learnt.append(sum(map(len, self.learning))) or fit(self, model, *more)
@@ -161,7 +164,7 @@ def test_scores_of_many_records_get_little_of_epsilon():
         X, y, parties = table(records)
         own = search(epsilon=1.0)
         models = own._candidates(2)[1]
-        split = module._split(models[0], module.membership(parties, len(X)), 0.0, 0)
+        split = module.split_records(models[0], module.membership(parties, len(X)), 0.0, 0)
         plan = own._priced(models, 0.5, X, y, split, apart=False)
         shares.append(ACCOUNTANT.epsilon(plan.scores[0].cost[ITERATES], REPLACE, DELTA) / 0.5)
     assert shares[0] == pytest.approx(module._ADDED * math.sqrt(3), rel=0.02)
@@ -224,7 +227,7 @@ def test_candidates_that_differ_anywhere_share_nothing():
     bounds = [(np.full(1100, -1.0), np.full(1100, 1.0)) for _ in range(2)]
     bounds[1][1][500] = 2.0
     assert repr(bounds[0]) == repr(bounds[1])
-    assert module._told(bounds[0]) != module._told(bounds[1])
+    assert told_apart(bounds[0]) != told_apart(bounds[1])
 
 
 @pytest.mark.parametrize("kind", ["frame", "objects"])
@@ -236,8 +239,8 @@ def test_long_columns_that_differ_in_the_middle_are_told_apart(kind):
     assert repr(one) == repr(other)
     if kind == "frame":
         one, other = pandas.Series(one), pandas.Series(other)
-    assert module._told((one, 1)) != module._told((other, 1))
-    assert module._told((one, 1)) == module._told((one.copy(), 1))
+    assert told_apart((one, 1)) != told_apart((other, 1))
+    assert told_apart((one, 1)) == told_apart((one.copy(), 1))
 
 
 def test_a_ledger_that_cannot_bear_all_runs_refuses_before_the_first():
@@ -428,7 +431,7 @@ def test_twenty_candidates_stay_within_the_aims():
     models = search(candidates=many)._candidates(2)[1]
     aims = {"random-stopping": 3.0, "all": 5.5}
     for holdout in (0.0, 0.25):
-        split = module._split(models[0], module.membership(parties, len(X)), holdout, 0)
+        split = module.split_records(models[0], module.membership(parties, len(X)), holdout, 0)
         for method, aim in aims.items():
             own = search(candidates=many, method=method, epsilon=aim, delta=DELTA)
             plan = own._priced(models, 1.0, X, y, split, apart=bool(holdout))
@@ -489,6 +492,42 @@ def test_hidden_sizes_toss_a_coin_for_each_record():
     model = logistic(relation="add-or-remove", records=400)
     found = search(model, {"regularisation": [1e-2, 1.0]}).fit(X, y)
     assert found.certificate_.epsilon(FINAL_MODEL, Relation.ADD_OR_REMOVE) <= 4
+
+
+def test_coins_that_leave_nobody_to_judge_change_nothing_but_the_scores():
+    """Where sizes are hidden, an error after fits were paid for would tell how few there are."""
+    X, y, _ = table(3)
+    own = search(logistic(relation="add-or-remove", records=20), holdout=0.25, random_state=9)
+    split = module.split_records(own.estimator, module.membership(None, 3), 0.25, 9)
+    assert [len(rows) for rows in split.judging] == [0]
+    found = own.set_params(candidates={"regularisation": [1e-2, 1.0]}).fit(X, y)
+    assert len(found.tried_) == 2
+
+
+@pytest.mark.parametrize("wrong", [2.5, "many", True, 0, 1001])
+def test_a_number_of_runs_is_a_whole_one(wrong):
+    X, y, parties = table(300)
+    own = search(method="random-stopping", most_runs=wrong)
+    with pytest.raises(InvalidInput, match=r"most_runs = .*: give a whole number from 1 to 1000"):
+        own.fit(X, y, parties)
+
+
+@pytest.mark.parametrize("how", ["rows", "frame", "one party"])
+def test_no_error_quotes_a_cell(how):
+    X, y, parties = table(30)
+    secret = X.astype(object)
+    secret[3, 1] = "hunter2"
+    if how == "frame":
+        secret = pandas.DataFrame(secret, columns=["a", "b"])
+
+    def fit():
+        if how == "one party":
+            return private_search([logistic(), logistic()], secret, y, epsilon=1.0)
+        return search().fit(secret, y, parties)
+
+    with pytest.raises(InvalidInput, match="X holds text") as found:
+        fit()
+    assert "hunter2" not in str(found.value)
 
 
 # ------------------------------------------------------------------- scores
@@ -567,9 +606,9 @@ def test_a_score_lies_between_0_and_1_whatever_a_record_holds(scoring):
     model = logistic(random_state=0).fit(X, y)
     line = ridge(random_state=0).fit(X, 0.4 * X[:, 0])
     odd = np.array([[0.0, 0.0], [1e150, -1e150], [-3.0, 7.0]])
-    own = module._scores(model, scoring, odd, np.array([0, 1, 7]))
+    own = module.record_scores(model, scoring, odd, np.array([0, 1, 7]))
     assert ((own >= 0) & (own <= 1)).all()
-    own = module._scores(line, scoring, odd, np.array([np.nan, 1e300, -np.inf]))
+    own = module.record_scores(line, scoring, odd, np.array([np.nan, 1e300, -np.inf]))
     assert ((own >= 0) & (own <= 1)).all()
 
 
@@ -616,7 +655,7 @@ def test_a_chosen_average_has_the_certificate_of_the_search_and_is_not_saved_as_
     tmp_path, monkeypatch
 ):
     own, given = averaged()
-    monkeypatch.setattr(module, "_released_scores", lambda study, judged, *rest: [0, 0, 1.0])
+    monkeypatch.setattr(module, "released_scores", lambda study, judged, *rest: [0, 0, 1.0])
     found = own.fit(*given)
     assert isinstance(found.best_estimator_, AveragedModel)
     for member in (found.best_estimator_, *found.best_estimator_.members_):

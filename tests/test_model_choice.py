@@ -1,5 +1,6 @@
 """PrivateSearch: one budget for all fits, scores and the choice, and what each viewer pays."""
 
+import json
 import math
 import pickle
 
@@ -9,6 +10,7 @@ import pytest
 
 pytest.importorskip("sklearn", reason="scikit-learn is not installed")
 
+import unisono
 from unisono.accounting import gaussian
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.algorithms.held_out_scores import HELD_OUT_SCORES, JudgedModels, score_deviation
@@ -29,6 +31,7 @@ from unisono.estimators import (
     DrownedByNoise,
     PrivateClassifier,
     PrivateLogisticRegression,
+    PrivateRegressor,
     PrivateRidge,
     PrivateSearch,
 )
@@ -36,6 +39,7 @@ from unisono.estimators import model_choice as module
 from unisono.estimators.averaged import AveragedModel
 from unisono.estimators.candidates import told_apart
 from unisono.estimators.search import private_search
+from unisono.exports import statement
 from unisono.planning.verdicts import network_beside_line
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -651,9 +655,7 @@ def test_an_average_answers_by_the_mean_of_its_members():
         both.predict_proba(X)
 
 
-def test_a_chosen_average_has_the_certificate_of_the_search_and_is_not_saved_as_one(
-    tmp_path, monkeypatch
-):
+def test_a_chosen_average_has_the_certificate_of_the_search(monkeypatch):
     own, given = averaged()
     monkeypatch.setattr(module, "released_scores", lambda study, judged, *rest: [0, 0, 1.0])
     found = own.fit(*given)
@@ -662,8 +664,40 @@ def test_a_chosen_average_has_the_certificate_of_the_search_and_is_not_saved_as_
         assert member.certificate_ is found.certificate_
     again = pickle.loads(pickle.dumps(found.best_estimator_))
     assert (again.predict(given[0]) == found.predict(given[0])).all()
-    with pytest.raises(InvalidInput, match="save each of its members_"):
-        found.save(tmp_path / "model")
+
+
+@pytest.mark.parametrize("kind", ["classes", "numbers"])
+def test_an_average_is_saved_as_one_model(kind, tmp_path, monkeypatch):
+    """A line and a network, which scale numbers in their own ways."""
+    X, y, parties = table(300)
+    line, network = logistic(), PrivateClassifier(bounds=(-1, 1), classes=[0, 1])
+    if kind == "numbers":
+        y = X[:, 0]
+        line, network = ridge(), PrivateRegressor(bounds=(-1, 1), target_bounds=(-1, 1))
+    line.set_params(relation="zero-out")
+    network.set_params(relation="zero-out", hidden=(4,), epochs=1)
+    candidates = [{}, {"estimator": network}]
+    own = search(line, candidates, average=True)
+    monkeypatch.setattr(module, "released_scores", lambda study, judged, *rest: [0, 0, 1.0])
+    found = own.fit(X, y, parties)
+    found.save(tmp_path / "model")
+    loaded = unisono.load(tmp_path / "model")
+    new = np.random.default_rng(5).uniform(-1.5, 1.5, (50, 2))  # wider than the bounds
+    if kind == "classes":
+        wanted = found.predict_proba(new)
+        np.testing.assert_allclose(loaded.predict_proba(new), wanted, atol=1e-6)
+    np.testing.assert_allclose(loaded.predict(new), found.predict(new), atol=1e-6)
+    assert loaded.model == "average"
+    assert loaded.certificate == json.loads(json.dumps(found.certificate_.to_json()))
+    assert "average of several models" in loaded.summary()
+    assert "SIMULATION" in statement.as_markdown(loaded)
+    with pytest.raises(InvalidInput, match="without intervals"):
+        loaded.predict_interval(new)
+    document = json.loads((tmp_path / "model" / "result.json").read_text())
+    del document["fitted"]["prediction"]["members"][1]
+    (tmp_path / "model" / "result.json").write_text(json.dumps(document))
+    with pytest.raises(InvalidInput, match="1 members"):
+        unisono.load(tmp_path / "model")
 
 
 def test_an_average_needs_candidates_that_are_all_released():

@@ -150,7 +150,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
     most_runs : with "random-stopping", the largest number of runs; None: twice the number of
         releases that candidates differ in.
     average : with "all", whether the average of the first candidates of all releases is judged,
-        too. It costs nothing, and is often the best; it predicts, and is not saved as one model.
+        too. It costs nothing, and is often the best; it predicts and is saved as one model.
     scoring : "accuracy", or "brier" (1 minus the squared error of the true class's probability);
         regressions have 1 minus the squared error in units of half the target's range, at least 0.
     ledger, random_state : as those of estimators.

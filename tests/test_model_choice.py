@@ -356,7 +356,9 @@ def test_the_usual_candidates_warn_where_they_cannot_be_expected_to_help():
         own.set_params(holdout=0.2).fit(X, y)  # by those that learn
     assert network_beside_line(300, 4.0, 2)
     assert network_beside_line(15_000, 2.0, 26)
-    assert network_beside_line(15_000, 2.0, 0)
+    assert "average" in network_beside_line(15_000, 2.0, 0)
+    assert not network_beside_line(15_000, 2.0, 0, average=True)
+    assert "nor was the average" in network_beside_line(15_000, 2.0, 26, average=True)
     assert not network_beside_line(15_000, 2.0, 2)
     assert not network_beside_line(8_244, 2.0, 10)
 

@@ -11,16 +11,19 @@ from unisono.cli import app
 from unisono.cli.ledger_text import history_words
 from unisono.core.events import RandomStopping, composed_from_json
 from unisono.core.ledger import Ledger
+from unisono.core.study import Result
+from unisono.core.transcript import Transcript
 from unisono.core.trust import EVERYONE, FINAL_MODEL, ITERATES
-from unisono.data.sources import RecordTable
+from unisono.data.sources import RecordTable, read_table
 from unisono.deployment import server
 from unisono.deployment.job import Job, agreement
 from unisono.deployment.local_run import LocalRun
 from unisono.engines.distributed.server import Conditions
 from unisono.errors import InvalidInput
+from unisono.models.fitted import load
 from unisono.studies.build import build
 from unisono.studies.file import parse_study
-from unisono.studies.search import SearchBuilt, cannot_help
+from unisono.studies.search import Choice, SearchBuilt, cannot_help
 
 from .test_standing import Network, member
 from .trial import NAMES, RECORDS, Trial, study_text, write_records
@@ -190,10 +193,9 @@ algorithm = { name = "auto" }
     assert cannot_help(many) == ""
 
 
-@pytest.mark.parametrize("what", ["random-stopping", "one release"])
-def test_what_runs_on_one_machine_only_is_refused_in_words(what, tmp_path):
+def test_what_runs_on_one_machine_only_is_refused_in_words(tmp_path):
     study = tmp_path / "study.toml"
-    study.write_text(text(AT_RANDOM) if what == "random-stopping" else REGRESSION)
+    study.write_text(text(AT_RANDOM))
     with pytest.raises(InvalidInput, match="on one machine with all parties' files"):
         agreement(study, tmp_path / "roster.toml")
     (tmp_path / "data").mkdir()
@@ -202,11 +204,21 @@ def test_what_runs_on_one_machine_only_is_refused_in_words(what, tmp_path):
 
 
 @pytest.fixture
-def trial(tmp_path, monkeypatch):
+def between(tmp_path, monkeypatch):
+    """A study that may begin between machines, by its text."""
     monkeypatch.setattr("unisono.engines.distributed.server._RETURN", 0.0)
-    found = Trial(tmp_path, text(epsilon=500.0), epsilon=2000.0)
-    Job.begin(found.job, found.study, found.roster, Conditions(5.0, 5.0))
-    return found
+
+    def begun(study, epsilon=2000.0):
+        found = Trial(tmp_path, study, epsilon=epsilon)
+        Job.begin(found.job, found.study, found.roster, Conditions(5.0, 5.0))
+        return found
+
+    return begun
+
+
+@pytest.fixture
+def trial(between):
+    return between(text(epsilon=500.0))
 
 
 def document(folder, name="result.json"):
@@ -243,6 +255,122 @@ def test_a_search_between_machines(trial):
         assert line <= 500
         left = {path.suffix for path in trial.ledger(name).parent.iterdir()}
         assert left.isdisjoint({".told", ".lock", ".memory", ".order"})
+
+
+def test_candidates_that_share_a_release_between_machines(between):
+    """One release and the scores; everybody makes all four models of what was told, and all take
+    the same one, also who was started again after it was told."""
+    trial = between(REGRESSION.replace("epsilon = 2.0", "epsilon = 500.0"))
+    members = [member(trial, name) for name in NAMES]
+    server.main(Network(members), trial.job)
+    assert all(one.finished for one in members)
+    whole = members[0].agreed.built
+    assert [stage.name for stage in whole.stages] == ["fit", "scores"]
+    found = [
+        {stage.name: r.result for stage, r in zip(whole.stages, one._responders, strict=True)}
+        for one in members
+    ]
+    values = [[whole.value(place, own) for place in range(4)] for own in found]
+    for own in values[1:]:
+        for one, other in zip(own, values[0], strict=True):
+            np.testing.assert_array_equal(one, other)
+    assert len({np.asarray(value).tobytes() for value in values[0]}) == 2  # of one column, not two
+    members[0].close()
+    members[0] = member(trial, NAMES[0])  # another process of it
+    assert members[0].recall()
+    shown = [one.finish() for one in members]
+    result = document(trial.job)
+    scores = [one["score"] for one in result["search"]["candidates"]]
+    assert result["search"]["chosen"] == 1 + scores.index(max(scores))
+    *_, judged = whole.stages
+    clean = np.concatenate([judged.prepare(one._records, found[0])[0] for one in members])
+    assert scores == pytest.approx(clean.mean(axis=0), abs=0.05)
+    place = result["search"]["chosen"] - 1
+    weights = whole.candidates[place].posed.present(
+        whole.candidates[place].study, Result(values[0][place], None, Transcript())
+    )["weights"]
+    assert result["weights"] == pytest.approx(weights)
+    for name, own in zip(NAMES, shown, strict=True):
+        assert own == result
+        assert len(trial.charges(name)) == 2
+
+
+AVERAGE = LEARNT_FROM.replace("[search]\n", "[search]\naverage = true\n", 1).replace(
+    'model = { name = "linear-svm" }',
+    'algorithm = { name = "output-perturbation", regularisation = 0.01 }',
+)
+
+
+def takes_the_average(monkeypatch):
+    monkeypatch.setattr(
+        SearchBuilt, "choice", lambda self, found: Choice(3, tuple(map(float, found["scores"])))
+    )
+
+
+def test_an_average_is_judged_and_taken_between_machines(between, monkeypatch):
+    takes_the_average(monkeypatch)
+    trial = between(text(AVERAGE, epsilon=500.0))
+    members = [member(trial, name) for name in NAMES]
+    server.main(Network(members), trial.job)
+    shown = [one.finish() for one in members]
+    result = document(trial.job)
+    assert all(own == result for own in shown)
+    assert result["model"] == "average"
+    assert [one["model"] for one in result["search"]["candidates"]][3:] == [
+        "the average of candidates 1, 2, 3"
+    ]
+    assert {len(trial.charges(name)) for name in NAMES} == {4}  # as without an average
+    cells = {"radius": [8.0, 12.0, 25.0], "age": [30, 40, 90]}
+    chances = [load(folder).predict_proba(cells) for folder in (trial.job, trial.output("west"))]
+    np.testing.assert_array_equal(*chances)
+    whole = members[0].agreed.built
+    clean = whole.stages[-1].prepare(
+        members[0]._records,
+        {s.name: r.result for s, r in zip(whole.stages, members[0]._responders, strict=True)},
+    )[0]
+    right = load(trial.job).predict(trial.folder / "north" / "records.csv")
+    truth = RecordTable.column(read_table(trial.folder / "north" / "records.csv"), "diagnosis")
+    assert clean[:, 3].sum() == np.sum(right == np.asarray(list(truth)))
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_an_average_of_a_study_is_a_model_as_any_other(tmp_path, monkeypatch):
+    takes_the_average(monkeypatch)
+    study, data = tmp_path / "study.toml", tmp_path / "data"
+    study.write_text(text(AVERAGE))
+    data.mkdir()
+    for number, name in enumerate(NAMES):
+        write_records(data / f"{name}.csv", number)
+    shown = RUNNER.invoke(app, ["run", str(study), "--data", str(data), "--budget", "2.95"])
+    assert shown.exit_code == 0, shown.output
+    assert "average of candidates 1, 2, 3" in shown.output
+    folder = str(tmp_path / "study.run")
+    assert "What was tried" in (tmp_path / "study.run" / "report.html").read_text()
+    for arguments in (
+        ["predict", folder, str(data / "north.csv")],
+        ["export", folder, "--to", "json"],
+        ["export", folder, "--to", "card"],
+    ):
+        done = RUNNER.invoke(app, arguments)
+        assert done.exit_code == 0, done.output
+    refused = RUNNER.invoke(app, ["export", folder, "--to", "sklearn"])
+    assert refused.exit_code == 2
+    assert "logarithms" in refused.output
+
+
+@pytest.mark.parametrize(
+    ("search", "words"),
+    [
+        (AT_RANDOM.replace("[search]\n", "[search]\naverage = true\n", 1), "which shows one model"),
+        (LEARNT_FROM.replace("[search]\n", "[search]\naverage = true\n", 1), "no probabilities"),
+    ],
+)
+def test_an_average_that_cannot_be_made_is_refused_before_anything_is_paid(search, words):
+    with pytest.raises(InvalidInput, match=words):
+        build(parse_study(text(search)))
+    sharing = REGRESSION.replace("[search.grid]", "[search]\naverage = true\n[search.grid]")
+    with pytest.raises(InvalidInput, match="functions of one release"):
+        build(parse_study(sharing))
 
 
 def test_a_server_that_dies_between_candidates_goes_on(trial, monkeypatch):

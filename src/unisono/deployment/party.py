@@ -43,7 +43,7 @@ from unisono.studies.order import found_key, keep_key, new_key
 from unisono.studies.policy import check_round, require_allowed, require_server
 from unisono.studies.policy_file import PolicyFile, load_policy
 from unisono.studies.roster import load_roster
-from unisono.studies.search import SCORES, SearchBuilt, each_candidate, stage_name
+from unisono.studies.search import SCORES, SearchBuilt, each_candidate
 from unisono.studies.stages import EVALUATION, FIT, costs_of
 
 log = logging.getLogger("unisono.party")
@@ -264,15 +264,17 @@ class Member:
         # Where not even ranges were found, nothing was learnt: that stage opened nothing.
         answered, books = by_name.get(FIT, self.responder), {self.seat.name: self.ledger}
         choice, search = None, built if isinstance(built, SearchBuilt) else None
-        if search is not None and SCORES in by_name and by_name[SCORES].opened:
-            choice = search.choice({name: one.result for name, one in by_name.items()})
-            answered = by_name[stage_name(choice.best)]
+        study, result = built.study, answered.result
+        if search is not None:
+            found = {name: one.result for name, one in by_name.items()}
+            if SCORES in by_name and by_name[SCORES].opened:
+                choice = search.choice(found)
+            result, study, stage_told = search.taken(choice, found)
+            answered = by_name[stage_told]
         built = built.bounded({name: one.result for name, one in by_name.items() if one.opened})
         begun = [stage for stage in built.stages if stage.name in by_name]
         certificate = certify(
-            built.study
-            if search is None
-            else search.candidates[choice.best if choice else 0].study,
+            study if search is not None else built.study,
             books,
             self.ledger.accountant,
             secure_sum=session.describe() if session.masked else "",
@@ -283,12 +285,12 @@ class Member:
         )
         rounds = built.study.algorithm.rounds
         if self._diary is not None and self._budgets is not None:
-            self._diary.step(rounds, answered.result)
+            self._diary.step(rounds, result)
             self._budgets.write()
         if answered.signed is not None:
             proof = answered.signed.to_json(answered.result_hash)
             SIGNATURE.write(self.seat.output, proof)
-        output, result, opened = self.seat.output, answered.result, answered.opened
+        output, opened = self.seat.output, answered.opened
         if search is None:
             judged = [built.file.names[party] for party in answered.learnt_from]
             shown = save_result(output, built, result, opened, certificate, learnt_from=judged)

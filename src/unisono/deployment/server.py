@@ -24,7 +24,7 @@ from unisono.errors import InvalidInput
 from unisono.runs import folder as runs
 from unisono.secagg.session import Session
 from unisono.studies.build import Built
-from unisono.studies.search import SCORES, SearchBuilt, stage_name
+from unisono.studies.search import SCORES, SearchBuilt
 from unisono.studies.stages import BOUNDS, EVALUATION, FIT, START, Stage, costs_of
 
 _PAUSE = 0.5  # seconds between looks at who is there
@@ -181,12 +181,13 @@ class _Server:
     def _write_choice(self, built: SearchBuilt, session: Session) -> None:
         """The documents of a search: all of it is over, or a candidate could not be learnt."""
         folder, names, choice = self.job.folder, list(self.outcomes), None
+        found = {name: one.value for name, one in self.outcomes.items()}
         if names[-1] == SCORES and self.outcomes[SCORES].opened:
-            choice = built.choice({name: one.value for name, one in self.outcomes.items()})
-        place = 0 if choice is None else choice.best
-        chosen, fit = built.candidates[place], self.outcomes[stage_name(place)]
+            choice = built.choice(found)
+        taken = built.taken(choice, found)
+        study, fit = taken.study, self.outcomes[taken.stage]
         certificate = certify(
-            chosen.study,
+            study,
             {},
             ACCOUNTANT,
             delta=built.file.privacy.delta,
@@ -196,10 +197,10 @@ class _Server:
             result=fit.result_hash,
         )
         if self.test is not None and fit.opened:
-            runs.EVALUATION.write(folder, chosen.judge(fit.value, *self.test))
-        shape, rounds = _shape(chosen.study, fit.transcript), chosen.study.algorithm.rounds
-        write_transcript(folder, chosen.study, shape, fit.value, rounds)
-        save_chosen(folder, built, choice, fit.value, fit.opened, certificate)
+            runs.EVALUATION.write(folder, built.judge_taken(choice, taken.value, self.test))
+        shape, rounds = _shape(study, fit.transcript), study.algorithm.rounds
+        write_transcript(folder, study, shape, taken.value, rounds)
+        save_chosen(folder, built, choice, taken.value, fit.opened, certificate)
 
 
 class Unhurried:

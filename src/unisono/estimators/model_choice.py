@@ -483,7 +483,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         from unisono.planning.verdicts import network_beside_line
 
         classes = 0 if is_regressor(models[0]) else len(models[0].classes)
-        if words := network_beside_line(split.taught, self.epsilon, classes):
+        if words := network_beside_line(split.taught, self.epsilon, classes, bool(self.average)):
             warn(
                 f"a search cannot be expected to help here: {words}; the estimator by itself with "
                 "all of epsilon is likely to be better, or give candidates of your own",

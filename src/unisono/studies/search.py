@@ -10,9 +10,12 @@ The candidates are files of their own, with the same columns, parties and trust,
 The first candidate's stage is the one that is called "fit". Everybody sees all of it, and pays for
 the composition of all: `build_search` finds the largest epsilon for one candidate with which all
 stages together keep the study's promise, against everyone to whom one candidate alone would keep
-it. Candidates that are functions of one release (`AlgorithmKind.afterwards`) share its stage.
+it. Candidates that are functions of one release (`AlgorithmKind.afterwards`) share its stage, which
+tells all that was released (`Study.released`): everybody makes all their results of it.
 
-What is chosen is post-processing of what was released. Scores stand in the result, with noise.
+What is chosen is post-processing of what was released. Scores stand in the result, with noise. So
+is the average of the first candidates of all releases (`models.average`), which is judged beside
+them where the file says `average`.
 
 By "random-stopping" a run is one candidate's stages and a release of its score; how many runs
 count, and of which candidates they are, is drawn, and only the best is shown (`core.prepaid`). A
@@ -40,14 +43,19 @@ from unisono.core.costs import added
 from unisono.core.events import Composed
 from unisono.core.prepaid import SEES_BEST_ONLY, UNPROVED, stopping_cost
 from unisono.core.privacy import Privacy
-from unisono.core.study import Study
+from unisono.core.study import Result, Study
+from unisono.core.transcript import Transcript
 from unisono.core.trust import Viewer
 from unisono.data.columns import NamedColumn
-from unisono.data.encoding import Values
-from unisono.errors import InvalidInput, UnknownEvent
+from unisono.data.encoding import Frame, Values
+from unisono.errors import InvalidInput, UnisonoError, UnknownEvent
+from unisono.models.average import Average
+from unisono.models.fitted import features_of
+from unisono.models.model import share_of_range
 from unisono.planning.verdicts import Grade, network_beside_line
 from unisono.releases.together import largest_part
 from unisono.studies.build import Built, build_one, planned_grade
+from unisono.studies.evaluation import read_public
 from unisono.studies.schema import StudyFile, tried, unremembered
 from unisono.studies.stages import FIT, START, Found, SplitRecords, Stage, costs_of
 
@@ -56,10 +64,20 @@ DROWNED = 0.05  # of scores in [0, 1]: candidates seldom differ by more; of numb
 
 
 class Choice(NamedTuple):
-    """Which candidate was taken, and the noisy score of each."""
+    """Which candidate was taken, and the noisy score of each; the average, if it was judged, comes
+    after the candidates."""
 
     best: int
     scores: tuple[float | None, ...]
+
+
+class Taken(NamedTuple):
+    """What a search ends in: what was found, the study by which it is certified, and the stage that
+    tells it. Of an average, those of the first candidate."""
+
+    value: Any
+    study: Study
+    stage: str
 
 
 @dataclass(frozen=True)
@@ -84,16 +102,31 @@ class SearchBuilt(Built):
 
     def stages_of(self, place: int) -> tuple[Stage, ...]:
         """What one candidate releases."""
-        before = f"{stage_name(place)}-{START}"
+        before, told = f"{stage_name(place)}-{START}", self._shares(place)
         return tuple(
             replace(
                 stage,
                 begins_with=before,
                 name=before if stage.name == START else stage_name(place),
+                study=stage.study.released if told else stage.study,
             )
             for stage in self.candidates[place].stages
             if stage.name in (START, FIT)
         )
+
+    def _shares(self, place: int) -> bool:
+        """Whether a candidate's release is another's, too."""
+        return self.shared.count(self.shared[place]) > 1
+
+    @property
+    def averages(self) -> bool:
+        """Whether an average is judged beside the candidates."""
+        return self.file.search is not None and self.file.search.average
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """The candidates that are averaged: the first of every release."""
+        return tuple(dict.fromkeys(self.shared))
 
     @property
     def at_random(self) -> bool:
@@ -145,6 +178,8 @@ class SearchBuilt(Built):
             self.score(place, self.value(place, found), records)
             for place in range(len(self.candidates))
         ]
+        if self.averages:
+            columns.append(self._score_of(self.average(found), self._judging(records)))
         return (np.stack(columns, axis=1).astype(np.float32),)
 
     def score(self, place: int, value: Any, records: SplitRecords) -> np.ndarray:
@@ -162,10 +197,47 @@ class SearchBuilt(Built):
 
     def value(self, place: int, found: Found) -> Any:
         """What a candidate's stage found, or what it makes of another's release."""
-        first = self.shared[place]
-        if first == place:
-            return found[stage_name(place)]
-        return self.candidates[place].study.algorithm.result(found[state_of(first)])
+        told = found[stage_name(self.shared[place])]
+        return self.candidates[place].study.algorithm.result(told) if self._shares(place) else told
+
+    def average(self, found: Found) -> Average:
+        """The average of candidates, by what their stages found."""
+        made = []
+        for place in self.members:
+            own = self.candidates[place]
+            assert own.posed.prediction is not None
+            # What a model predicts follows from its value alone.
+            value = Result(self.value(place, found), None, Transcript())  # type: ignore[arg-type]
+            made.append(own.posed.prediction(own.study, value))
+        return Average.of(made)
+
+    def _score_of(self, said: Average, values: Values) -> np.ndarray:
+        """The score (m,) of each record by an average, as those of candidates are."""
+        schema = self.file.data
+        rows, frame = said.rows(features_of(schema, said), values), Frame(schema)
+        answers, true = said.predict(rows), frame.labels(values, signed=False)
+        if self.right_or_wrong:
+            return (np.isfinite(rows).all(axis=1) & (answers == true)).astype(float)
+        return 1.0 - share_of_range(frame.targets.scaled(answers), true)
+
+    def taken(self, choice: Choice | None, found: Found) -> Taken:
+        """The best, or the first candidate, where no scores say which that is."""
+        place = 0 if choice is None else choice.best
+        if place == len(self.candidates):
+            return Taken(self.average(found), self.candidates[0].study, FIT)
+        own = self.candidates[place]
+        return Taken(self.value(place, found), own.study, stage_name(self.shared[place]))
+
+    def judge_taken(
+        self, choice: Choice | None, value: Any, test: tuple[Values, str]
+    ) -> dict[str, Any]:
+        """How good what was taken is on public records; nothing is paid."""
+        if not isinstance(value, Average):
+            return self.candidates[0 if choice is None else choice.best].judge(value, *test)
+        values, name = test
+        right = self._score_of(value, values)
+        targets = values[self.file.data.target or ""]
+        return read_public(self.file, right if self.right_or_wrong else 1.0 - right, targets, name)
 
     def choice(self, found: Found) -> Choice:
         scores = np.asarray(found[SCORES], float)
@@ -175,7 +247,9 @@ class SearchBuilt(Built):
         """What the result says of the search: what was tried, which was taken, and the noise."""
         search = self.file.search
         assert search is not None
-        scores = [None] * len(self.candidates) if choice is None else choice.scores
+        entries = len(self.candidates) + self.averages
+        scores = [None] * entries if choice is None else choice.scores
+        mean: dict[str, Any] = {"model": self._average_words, "algorithm": "", "settings": {}}
         return {
             "method": search.method,
             "chosen": 1 if choice is None else choice.best + 1,
@@ -198,9 +272,15 @@ class SearchBuilt(Built):
                     },
                     "score": score,
                 }
-                for own, one, score in zip(self.candidates, search.overrides, scores, strict=True)
-            ],
+                for own, one, score in zip(self.candidates, search.overrides, scores, strict=False)
+            ]
+            + [mean | {"score": scores[-1]}] * self.averages,
         }
+
+    @property
+    def _average_words(self) -> str:
+        places = ", ".join(str(place + 1) for place in self.members)
+        return f"the average of candidates {places}"
 
     @property
     def noise(self) -> float:
@@ -219,11 +299,6 @@ def right_or_wrong(file: StudyFile) -> bool:
 def stage_name(place: int) -> str:
     """How the stage of a candidate is called."""
     return FIT if place == 0 else f"candidate-{place + 1}"
-
-
-def state_of(place: int) -> str:
-    """Under which name the server's state after a candidate's stage is found."""
-    return f"{stage_name(place)} state"
 
 
 def build_search(file: StudyFile) -> SearchBuilt:
@@ -267,7 +342,7 @@ def _with(file: StudyFile, files: Sequence[StudyFile], epsilon: float) -> Search
     apart = at_random and file.search.holdout
     part = 1.0 if apart else math.sqrt(fits * share / (1 - share))
     paid = Privacy(epsilon * part, privacy.delta, privacy.relation)
-    judged = 1 if at_random else len(candidates)
+    judged = 1 if at_random else len(candidates) + file.search.average
     facts = agree_facts(
         file.judges,
         judged,
@@ -278,7 +353,7 @@ def _with(file: StudyFile, files: Sequence[StudyFile], epsilon: float) -> Search
     gain = 1.0 if right_or_wrong(file) else NUMBERS_GAIN
     method = HELD_OUT_SCORES.method(JudgedModels(judged, gain), paid)
     first = candidates[0]
-    return SearchBuilt(
+    found = SearchBuilt(
         file,
         first.study,
         first.posed,
@@ -293,6 +368,34 @@ def _with(file: StudyFile, files: Sequence[StudyFile], epsilon: float) -> Search
         Study(method, facts, file.trust.mode),
         epsilon,
     )
+    if file.search.average:
+        _require_average(found)
+    return found
+
+
+def _require_average(built: SearchBuilt) -> None:
+    """Refuse, before anything is paid, an average of what cannot be averaged: tried on what stages
+    tell before they begin."""
+    where = built.file.source.where(("search", "average"))
+    if len(built.members) < 2:
+        raise InvalidInput(
+            f"{where}: all candidates are functions of one release, and an average is of several: "
+            "leave it out"
+        )
+    blank = {}
+    for place in built.members:
+        [*_, stage] = built.stages_of(place)
+        blank[stage.name] = stage.study.algorithm.result(_first_state(stage.study))
+    try:
+        built.average(blank)
+    except (UnisonoError, ArithmeticError, ValueError, AssertionError) as error:
+        raise InvalidInput(
+            f"{where}: {str(error) or 'a candidate predicts nothing'}; leave it out"
+        ) from None
+
+
+def _first_state(study: Study) -> Any:
+    return study.algorithm.init(study.facts)[0]
 
 
 def _shared(candidates: Sequence[Built]) -> tuple[int, ...]:
@@ -347,9 +450,10 @@ def plan_words(built: SearchBuilt) -> str:
             "as many runs as there can be."
         )
     alike = "" if fits == number else f", of whom some share a release: {fits} are made"
+    mean = ", or the average of what they are" if built.averages else ""
     return (
-        f"It is one of {number} candidates{alike}. Each is learnt for epsilon {built.epsilon:.3g}; "
-        f"the noisy scores of all, by {built.whose}, "
+        f"It is one of {number} candidates{alike}{mean}. Each is learnt for epsilon "
+        f"{built.epsilon:.3g}; the noisy scores of all, by {built.whose}, "
         f"say which is taken. Two scores differ by noise of standard deviation {built.noise:.2g}. "
         "The costs below are for all of it."
     )
@@ -385,7 +489,8 @@ def _only_networks(built: SearchBuilt) -> str:
     file = built.file
     target = file.data.columns[file.data.target or ""]
     classes = len(target.levels) if isinstance(target, NamedColumn) else 0
-    return network_beside_line(sum(file.training), file.privacy.epsilon, classes)
+    records, epsilon = sum(file.training), file.privacy.epsilon
+    return network_beside_line(records, epsilon, classes, built.averages)
 
 
 def require_between_machines(built: Built) -> None:
@@ -398,15 +503,16 @@ def require_between_machines(built: Built) -> None:
         raise InvalidInput(
             f'{where}: random stopping runs {here}where everybody sees all runs, use method = "all"'
         )
-    if len(set(built.shared)) < len(built.shared):
-        raise InvalidInput(
-            f"{where}: candidates that are functions of one release run {here}leave [search] out"
-        )
 
 
 def each_candidate(built: Built) -> list[Built]:
     """All that a policy must allow: every candidate, or the study itself."""
     return list(built.candidates) if isinstance(built, SearchBuilt) else [built]
+
+
+def candidate_words(one: Mapping[str, Any]) -> str:
+    """What a candidate is; an average is learnt by nothing."""
+    return f"{one['model']} by {one['algorithm']}" if one["algorithm"] else str(one["model"])
 
 
 def searched_words(found: Mapping[str, Any]) -> list[str]:
@@ -419,7 +525,7 @@ def searched_words(found: Mapping[str, Any]) -> list[str]:
     ]
     for place, one in enumerate(found["candidates"], 1):
         own = [f"{name} = {value}" for name, value in one["settings"].items()]
-        said = ", ".join([f"{one['model']} by {one['algorithm']}", *own])
+        said = ", ".join([candidate_words(one), *own])
         score = "not shown" if one["score"] is None else f"{one['score']:.4f}"
         lines.append(f"{'*' if place == found['chosen'] else ' '} {place:>3}  {score:>8}  {said}")
     lines.append(
@@ -432,12 +538,13 @@ __all__ = [
     "SCORES",
     "Choice",
     "SearchBuilt",
+    "Taken",
     "build_search",
+    "candidate_words",
     "cannot_help",
     "each_candidate",
     "plan_words",
     "require_between_machines",
     "searched_words",
     "stage_name",
-    "state_of",
 ]

@@ -3,6 +3,7 @@
 import json
 import math
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pandas
@@ -16,6 +17,7 @@ from unisono.accounting.accountant import ACCOUNTANT
 from unisono.algorithms.held_out_scores import HELD_OUT_SCORES, JudgedModels, score_deviation
 from unisono.attacks.neighbours import EXTREMES
 from unisono.core.algorithm import agree_facts
+from unisono.core.certificate import Line
 from unisono.core.costs import added
 from unisono.core.events import composed_from_json
 from unisono.core.ledger import Ledger
@@ -24,6 +26,7 @@ from unisono.core.privacy import Privacy
 from unisono.core.study import Party, Study
 from unisono.core.trust import FINAL_MODEL, ITERATES, NETWORK, PARTY, SERVER, Relation, Trust
 from unisono.core.values import Private
+from unisono.core.words import budget_guess, percent
 from unisono.engines import in_process
 from unisono.engines.payments import paid_training
 from unisono.errors import BudgetExceeded, InvalidInput
@@ -373,6 +376,22 @@ def test_random_stopping_with_networks_states_what_is_known():
     ).fit(X, y)
     assert own.certificate_.epsilon(FINAL_MODEL, Relation.ZERO_OUT) <= 4
     assert REPLACE not in {line.relation for line in own.certificate_.lines}
+    said = replace(own.certificate_, simulated=False).text()
+    assert "whether one record is there" in said  # and nothing of which of two it is, but by two
+    assert "and which of two it is at most" in said
+
+
+def test_words_of_a_certificate_are_about_what_is_stated_against_everybody():
+    """Of replace-one something may be known against some, which says nothing of the others."""
+    found = search(candidates=PENALTIES, random_state=0).fit(*table(300)).certificate_
+    viewers = list(dict.fromkeys(line.viewer for line in found.lines))
+    lines = [Line(viewer, Relation.ZERO_OUT, 1.0, 0.0) for viewer in viewers]
+    some = replace(found, simulated=False, lines=[Line(viewers[0], REPLACE, 0.1, 0.0), *lines])
+    once = percent(budget_guess(1.0, 0.0))
+    assert f"whether one record is there is right at most {once}" in some.text()
+    assert f"which of two it is at most {percent(budget_guess(2.0, 0.0))}" in some.text()
+    all_of = [Line(viewer, REPLACE, 1.5, 0.0) for viewer in viewers]
+    assert "guess about one record is right" in replace(some, lines=[*all_of, *lines]).text()
 
 
 def test_a_shared_release_gives_what_a_fit_of_its_own_would():

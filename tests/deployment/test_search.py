@@ -16,14 +16,14 @@ from unisono.core.transcript import Transcript
 from unisono.core.trust import EVERYONE, FINAL_MODEL, ITERATES
 from unisono.data.sources import RecordTable, read_table
 from unisono.deployment import server
-from unisono.deployment.job import Job, agreement
+from unisono.deployment.job import Job
 from unisono.deployment.local_run import LocalRun
 from unisono.engines.distributed.server import Conditions
-from unisono.errors import InvalidInput
+from unisono.errors import BudgetExceeded, InvalidInput, PrivacyViolation
 from unisono.models.fitted import load
 from unisono.studies.build import build
 from unisono.studies.file import parse_study
-from unisono.studies.search import Choice, SearchBuilt, cannot_help
+from unisono.studies.search import LOTS, Choice, SearchBuilt, cannot_help
 
 from .test_standing import Network, member
 from .trial import NAMES, RECORDS, Trial, study_text, write_records
@@ -191,16 +191,6 @@ algorithm = { name = "auto" }
     assert "networks were found to be no better" in cannot_help(few)
     many = build(parse_study(text(tried, epsilon=3.0).replace("records = 40", "records = 9000")))
     assert cannot_help(many) == ""
-
-
-def test_what_runs_on_one_machine_only_is_refused_in_words(tmp_path):
-    study = tmp_path / "study.toml"
-    study.write_text(text(AT_RANDOM))
-    with pytest.raises(InvalidInput, match="on one machine with all parties' files"):
-        agreement(study, tmp_path / "roster.toml")
-    (tmp_path / "data").mkdir()
-    shown = RUNNER.invoke(app, ["local-cluster", str(study), "--data", str(tmp_path / "data")])
-    assert shown.exit_code == 2
 
 
 @pytest.fixture
@@ -527,3 +517,140 @@ def test_no_party_is_left_out_of_the_payment(tmp_path, monkeypatch):
     first, *others = histories(data, FINAL_MODEL)
     assert first == cost[FINAL_MODEL] + cost[FINAL_MODEL]
     assert all(own == cost[FINAL_MODEL] for own in others)
+
+
+# ------------------------------------------------------------- random stopping between machines
+
+
+@pytest.fixture(params=["secure-sum", "local"])
+def drawing(between, monkeypatch, request):
+    """Three parties; the first three of six runs count."""
+    monkeypatch.setattr(RandomStopping, "drawn", lambda law, key, n: (3, (1, 2, 1, 0, 0, 0)))
+    trial = between(text(AT_RANDOM, epsilon=50.0, trust=request.param), epsilon=20_000.0)
+    return trial, [member(trial, name) for name in NAMES]
+
+
+def test_random_stopping_between_machines(drawing, monkeypatch):
+    trial, members = drawing
+    score = SearchBuilt.score
+
+    def judged(self, place, value, records):  # candidate 1 would win, and its runs do not count
+        return np.ones_like(score(self, place, value, records)) * (0.99 if place == 0 else 0.3)
+
+    monkeypatch.setattr(SearchBuilt, "score", judged)
+    server.main(Network(members), trial.job)
+    assert all(one.finished for one in members)
+    whole = members[0].agreed.built
+    assert [stage.name for stage in whole.course][:4] == ["lots", "run-1", "run-1-scores", "run-2"]
+    assert len(whole.course) == 13
+    opened = {s.name: r.opened for s, r in zip(whole.course, members[0]._responders, strict=True)}
+    assert set(opened.values()) == {0, 1}
+    assert [name for name, number in opened.items() if not number] == ["lots"]
+    shown = [one.finish() for one in members]
+    result = document(trial.job)
+    assert all(own == result for own in shown)
+    search = result["search"]
+    assert search["chosen"] in (2, 3)
+    assert [one["score"] is None for one in search["candidates"]].count(False) == 1
+    [cost, *_] = whole.costs
+    stated = document(trial.job, "certificate.json")
+    for name in NAMES:
+        book = Ledger.open(trial.ledger(name), ACCOUNTANT)
+        assert book.grants == 1
+        assert all(book.history(viewer) == cost[viewer] for viewer in (FINAL_MODEL, ITERATES))
+        book.close()
+        own = document(trial.output(name), "certificate.json")
+        assert own["result"] == stated["result"]
+        for viewer in (FINAL_MODEL, ITERATES):
+            assert composed_from_json(own["events"][viewer]) == cost[viewer]
+
+
+def test_no_document_tells_which_run_was_taken(drawing):
+    """A hash that names the session of a run would, to whoever tries all of them."""
+    trial, members = drawing
+    server.main(Network(members), trial.job)
+    known = [session.id.hex() for session in members[0].agreed.sessions[1:]]
+    hashes = [one.result_hash for one in members[0]._responders[1:]]
+    for one in members:
+        one.finish()
+    for folder in (trial.job, trial.output("north")):
+        for name in ("result.json", "certificate.json", "certificate.txt", "transcript.json"):
+            if not (folder / name).exists():
+                continue
+            said = (folder / name).read_text()
+            assert not any(own[:16] in said for own in (*known, *hashes)), name
+            assert "run-" not in said
+    assert not (trial.output("north") / "signature.json").exists()
+
+
+def test_lots_are_drawn_once_and_survive_a_restart(between, monkeypatch):
+    """The server dies in the second run: it goes on with the lots that it drew, and nobody pays
+    again. So do parties that stay."""
+    trial = between(text(AT_RANDOM, epsilon=50.0), epsilon=20_000.0)
+    members = [member(trial, name) for name in NAMES]
+    whole, drawn, draws = server._Server._stage, RandomStopping.drawn, []
+
+    def draw(law, key, candidates):
+        draws.append(drawn(law, key, candidates))
+        return draws[-1]
+
+    def dies(self, stage, session, late):
+        if stage.name == "run-2":
+            raise KeyboardInterrupt
+        return whole(self, stage, session, late)
+
+    monkeypatch.setattr(RandomStopping, "drawn", draw)
+    monkeypatch.setattr(server._Server, "_stage", dies)
+    with pytest.raises(KeyboardInterrupt):
+        server.main(Network(members), trial.job)
+    first = members[0]._responders[1].result_hash
+    monkeypatch.setattr(server._Server, "_stage", whole)
+    server.main(Network(members), trial.job)
+    [(number, places)] = draws
+    assert all(one.finished for one in members)
+    assert members[0]._responders[1].result_hash == first
+    assert members[0].agreed.built.lots == (number, places)
+    assert {len(trial.charges(name)) for name in NAMES} == {1}
+    found = [one.finish() for one in members]
+    assert found[0] == document(trial.job)
+
+
+def test_a_party_that_is_started_again_pays_nothing_and_answers_nothing_more(between, monkeypatch):
+    """Its noise is gone with its process. Others go on without it, and it reads the result."""
+    trial = between(study_text(OUTPUT, survivors=2, epsilon=50.0) + AT_RANDOM, epsilon=20_000.0)
+    members = [member(trial, name) for name in NAMES]
+    network, whole = Network(members), server._Server._stage
+
+    def replaced(self, stage, session, late):
+        if stage.name == "run-3":
+            network.members[2].close()
+            network.members[2] = member(trial, NAMES[2])
+            assert not network.members[2].recall()
+        return whole(self, stage, session, late)
+
+    monkeypatch.setattr(server._Server, "_stage", replaced)
+    server.main(network, trial.job)
+    assert all(one.finished for one in network.members)
+    counted = [r.spender.paid for r in network.members[2]._responders]
+    assert set(counted) == {0}
+    assert {len(trial.charges(name)) for name in NAMES} == {1}
+    found = [one.finish() for one in network.members]
+    assert found[2] == found[0] == document(trial.job)
+
+
+def test_a_ledger_that_cannot_bear_all_runs_lets_nobody_join(between):
+    """The truncated worst case is asked for before records are shown to anybody."""
+    cost = built(AT_RANDOM).costs[0]
+    privacy = built(AT_RANDOM).file.privacy
+    all_runs = ACCOUNTANT.epsilon(cost[ITERATES], privacy.relation, privacy.delta)
+    trial = between(text(AT_RANDOM), epsilon=0.9 * all_runs)
+    with pytest.raises((BudgetExceeded, PrivacyViolation)):
+        member(trial, NAMES[0])
+    assert not trial.ledger(NAMES[0]).exists() or not trial.charges(NAMES[0])
+
+
+def test_lots_that_cannot_be_are_refused():
+    found = built(AT_RANDOM)
+    for told in ([0, 0, 0, 0, 0, 0, 0], [7, 0, 0, 0, 0, 0, 0], [1, 3, 0, 0, 0, 0, 0]):
+        with pytest.raises(InvalidInput, match="lots of runs or candidates"):
+            found.informed({LOTS: np.array(told, np.int32)})

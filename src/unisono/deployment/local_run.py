@@ -60,7 +60,6 @@ from unisono.studies.policy import require_allowed
 from unisono.studies.policy_file import PolicyFile
 from unisono.studies.schema import StudyFile
 from unisono.studies.search import (
-    SCORES,
     Choice,
     SearchBuilt,
     Taken,
@@ -260,8 +259,7 @@ class LocalRun:
             shapes[stage.name], opened[stage.name] = outcome.shape, outcome.opened
             budgets.write()
             diary.step(done + 1, None, answered=built.file.names, score=None, words=words)
-        choice = built.choice(found) if opened[SCORES] else None
-        taken = built.taken(choice, found)
+        choice, taken = built.outcome(found, opened)
         seen = (shapes[taken.stage], opened[taken.stage])
         return self._chosen(built, books, choice, taken, *seen)
 

@@ -21,9 +21,16 @@ By "random-stopping" a run is one candidate's stages and a release of its score;
 count, and of which candidates they are, is drawn, and only the best is shown (`core.prepaid`). A
 record that was kept out of training is in the score only, another one in both. The
 file's epsilon is then promised to whoever sees the final model.
+
+Between machines the server draws the lots once, keeps them, and tells the parties before the first
+run: they are asked in every run, see all of them, and pay for as many as there can be, before the
+first. Nobody else may learn the lots, or which run it was that is shown.
+
+    lots   run-1   run-1-scores   run-2   run-2-scores   ...
 """
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -59,7 +66,7 @@ from unisono.studies.evaluation import read_public
 from unisono.studies.schema import StudyFile, tried, unremembered
 from unisono.studies.stages import FIT, START, Found, SplitRecords, Stage, costs_of
 
-SCORES = "scores"
+SCORES, LOTS = "scores", "lots"
 DROWNED = 0.05  # of scores in [0, 1]: candidates seldom differ by more; of numbers, over the gain
 
 
@@ -69,6 +76,17 @@ class Choice(NamedTuple):
 
     best: int
     scores: tuple[float | None, ...]
+
+
+class Lots(NamedTuple):
+    """How many runs count, and of which candidate each of those is that there can be."""
+
+    number: int
+    places: tuple[int, ...]
+
+    @property
+    def told(self) -> np.ndarray:
+        return np.array([self.number, *self.places], np.int32)
 
 
 class Taken(NamedTuple):
@@ -88,6 +106,7 @@ class SearchBuilt(Built):
     shared: tuple[int, ...] = ()  # by candidate, the first one with the same release
     judged: Study | None = None
     epsilon: float = 0.0  # of one candidate
+    lots: Lots | None = None  # once they are drawn, or told
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
@@ -113,6 +132,100 @@ class SearchBuilt(Built):
             for stage in self.candidates[place].stages
             if stage.name in (START, FIT)
         )
+
+    # ------------------------------------------------------------- random stopping between machines
+
+    @cached_property
+    def course(self) -> tuple[Stage, ...]:
+        if not self.at_random:
+            return self.stages
+        told = Stage(LOTS, self._lots_study, self._blank, last_if_lost=False)
+        if self.lots is None:
+            return (told,)
+        runs = (self._run(run, place) for run, place in enumerate(self.lots.places))
+        return (told, *(stage for run in runs for stage in run))
+
+    @property
+    def _lots_study(self) -> Study:
+        """A study of no rounds, which reads nothing: the server tells its state."""
+        assert self.file.search is not None
+        assert self.judged is not None
+        most, own = self.file.search.most, self.judged.algorithm
+        known = np.zeros(1 + most, np.int32) if self.lots is None else self.lots.told
+        telling = own._replace(
+            name=LOTS,
+            rounds=0,
+            init=lambda facts: (known, None),
+            ask=lambda state: (),
+            result=lambda state: state,
+        )
+        return Study(telling, replace(self.judged.facts, retries=0), self.judged.trust)
+
+    def _blank(self, records: SplitRecords, found: Found) -> tuple[np.ndarray, ...]:
+        """Of as many records as are there, nothing."""
+        own = next(iter(self._judging(records).values()))
+        return (np.zeros((len(own), 1), np.float32),)
+
+    def informed(self, found: Found) -> "Built":
+        if not self.at_random or self.lots is not None or LOTS not in found:
+            return self
+        number, *places = (int(one) for one in np.asarray(found[LOTS]))
+        known = range(len(self.candidates))
+        if not 1 <= number <= len(places) or any(place not in known for place in places):
+            raise InvalidInput("lots of runs or candidates that the study does not have: refused")
+        return replace(self, lots=Lots(number, tuple(places)))
+
+    def _run(self, run: int, place: int) -> tuple[Stage, ...]:
+        """One candidate, learnt and judged."""
+        assert self.judged is not None
+        name, before = run_stage(run), f"{run_stage(run)}-{START}"
+        learnt = [
+            replace(
+                stage,
+                name=name if stage.name == stage_name(place) else before,
+                begins_with=before,
+                last_if_lost=False,
+            )
+            for stage in self.stages_of(place)
+        ]
+
+        def scored(records: SplitRecords, found: Found) -> tuple[np.ndarray, ...]:
+            return (self.score(place, found[name], records)[:, None].astype(np.float32),)
+
+        return (*learnt, Stage(f"{name}-{SCORES}", self.judged, scored, last_if_lost=False))
+
+    def run_at(self, stage: Stage) -> int | None:
+        """Of which run a stage is; None of one that is of none."""
+        found = _RUN.match(stage.name)
+        return int(found[1]) - 1 if found and self.at_random else None
+
+    def _best_run(self, found: Found, opened: Mapping[str, int]) -> tuple[Choice | None, Taken]:
+        """The best of the runs that count; of none, the first, of which nothing is shown."""
+        assert self.lots is not None
+        best: tuple[float, int] | None = None
+        for run in range(self.lots.number):
+            name = run_stage(run)
+            if not (opened.get(name) and opened.get(f"{name}-{SCORES}")):
+                continue
+            [score] = np.asarray(found[f"{name}-{SCORES}"], float)
+            if best is None or score > best[0]:
+                best = (float(score), run)
+        run = 0 if best is None else best[1]
+        place, name = self.lots.places[run], run_stage(run)
+        taken = Taken(found.get(name), self.candidates[place].study, name)
+        if best is None:
+            return None, taken
+        shown = tuple(best[0] if one == place else None for one in range(len(self.candidates)))
+        return Choice(place, shown), taken
+
+    def outcome(self, found: Found, opened: Mapping[str, int]) -> tuple[Choice | None, Taken]:
+        """What was taken, by what all stages found, and how many rounds each of them opened."""
+        if self.at_random:
+            return self._best_run(found, opened)
+        choice = self.choice(found) if opened.get(SCORES) else None
+        return choice, self.taken(choice, found)
+
+    # ------------------------------------------------------------- candidates
 
     def _shares(self, place: int) -> bool:
         """Whether a candidate's release is another's, too."""
@@ -294,6 +407,14 @@ class SearchBuilt(Built):
 
 def right_or_wrong(file: StudyFile) -> bool:
     return isinstance(file.data.columns[file.data.target or ""], NamedColumn)
+
+
+_RUN = re.compile(r"run-(\d+)(?:-|$)")
+
+
+def run_stage(run: int) -> str:
+    """How the stage that learns in a run is called."""
+    return f"run-{run + 1}"
 
 
 def stage_name(place: int) -> str:
@@ -493,18 +614,6 @@ def _only_networks(built: SearchBuilt) -> str:
     return network_beside_line(records, epsilon, classes, built.averages)
 
 
-def require_between_machines(built: Built) -> None:
-    """Refuse searches that run on one machine only."""
-    if not isinstance(built, SearchBuilt):
-        return
-    where = built.file.source.where(("search",))
-    here = "on one machine with all parties' files (unisono run); between machines, "
-    if built.at_random:
-        raise InvalidInput(
-            f'{where}: random stopping runs {here}where everybody sees all runs, use method = "all"'
-        )
-
-
 def each_candidate(built: Built) -> list[Built]:
     """All that a policy must allow: every candidate, or the study itself."""
     return list(built.candidates) if isinstance(built, SearchBuilt) else [built]
@@ -535,8 +644,10 @@ def searched_words(found: Mapping[str, Any]) -> list[str]:
 
 
 __all__ = [
+    "LOTS",
     "SCORES",
     "Choice",
+    "Lots",
     "SearchBuilt",
     "Taken",
     "build_search",
@@ -544,7 +655,7 @@ __all__ = [
     "cannot_help",
     "each_candidate",
     "plan_words",
-    "require_between_machines",
+    "run_stage",
     "searched_words",
     "stage_name",
 ]

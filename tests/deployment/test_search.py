@@ -18,6 +18,7 @@ from unisono.data.sources import RecordTable, read_table
 from unisono.deployment import server
 from unisono.deployment.job import Job
 from unisono.deployment.local_run import LocalRun
+from unisono.engines import wire
 from unisono.engines.distributed.server import Conditions
 from unisono.errors import BudgetExceeded, InvalidInput, PrivacyViolation
 from unisono.models.fitted import load
@@ -647,6 +648,19 @@ def test_a_ledger_that_cannot_bear_all_runs_lets_nobody_join(between):
     with pytest.raises((BudgetExceeded, PrivacyViolation)):
         member(trial, NAMES[0])
     assert not trial.ledger(NAMES[0]).exists() or not trial.charges(NAMES[0])
+
+
+def test_a_party_goes_no_further_with_lots_that_cannot_be(between):
+    trial = between(text(AT_RANDOM, epsilon=50.0), epsilon=20_000.0)
+    own = member(trial)
+    said = {"session": own.agreed.session.id.hex(), "opened": 0}
+    own.answer(wire.encode("finish", said, [np.full(7, 99, np.int32)]))
+    assert own.responder.finished  # with what it was told, of which nothing follows
+    assert not own.finished
+    assert own.agreed.built.lots is None
+    own.answer(wire.encode("hello", {"session": "0" * 64, "nonce": "0" * 32}))
+    own.close()
+    assert not trial.charges("north")
 
 
 def test_lots_that_cannot_be_are_refused():

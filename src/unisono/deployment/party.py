@@ -13,7 +13,6 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import count
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -226,7 +225,8 @@ class Member:
         that the next ones need, none follows."""
         number, stages = len(self._responders), self.agreed.built.course
         lost = not self.responder.opened and stages[number - 1].last_if_lost
-        return self.responder.finished and (number == len(stages) or lost)
+        whole = number == len(stages) and self.agreed.built.course_known
+        return self.responder.finished and (whole or lost)
 
     def _begin(self) -> None:
         """The next stage: the records, as it reads them, given what the stages before found."""
@@ -326,9 +326,8 @@ class Member:
     def recall(self) -> bool:
         """Take up what an earlier process of this party was told, stage by stage. Whether it was
         all, and ended before it had written its certificate: then nothing is left to ask for."""
-        for number in count():
-            if number >= len(self.agreed.sessions):  # which lots, once told, make more of
-                return False
+        number = 0
+        while number < len(self.agreed.sessions):  # of which lots, once told, make more
             try:
                 told = self._private(self.agreed.sessions[number], "told").read_bytes()
             except OSError:
@@ -336,7 +335,8 @@ class Member:
             self.answer(told)
             if self.finished:
                 return True
-        raise AssertionError("unreachable")
+            number += 1
+        return False
 
     def finish(self) -> dict[str, Any]:
         """Write the result and this party's own certificate; returns the result."""

@@ -175,6 +175,11 @@ class Built:
         """What is told and released between machines, in this order, as far as it is known."""
         return self.stages
 
+    @property
+    def course_known(self) -> bool:
+        """Whether nothing follows the course but what is in it."""
+        return True
+
     def informed(self, found: Found) -> "Built":
         """The same study, once it is known what a stage told of those that follow."""
         return self

@@ -146,6 +146,10 @@ class SearchBuilt(Built):
         return (told, *(stage for run in runs for stage in run))
 
     @property
+    def course_known(self) -> bool:
+        return not self.at_random or self.lots is not None
+
+    @property
     def _lots_study(self) -> Study:
         """A study of no rounds, which reads nothing: the server tells its state."""
         assert self.file.search is not None

@@ -639,6 +639,24 @@ def test_a_party_that_is_started_again_pays_nothing_and_answers_nothing_more(bet
     assert found[2] == found[0] == document(trial.job)
 
 
+def test_a_party_that_misses_a_run_takes_part_in_the_next(between, monkeypatch):
+    trial = between(study_text(OUTPUT, survivors=2, epsilon=50.0) + AT_RANDOM, epsilon=20_000.0)
+    members = [member(trial, name) for name in NAMES]
+    network, whole = Network(members), server._Server._stage
+
+    def missed(self, stage, session, late):
+        network.away = {"west"} if stage.name.startswith("run-2") else set()
+        return whole(self, stage, session, late)
+
+    monkeypatch.setattr(server._Server, "_stage", missed)
+    server.main(network, trial.job)
+    assert all(one.finished for one in members)
+    counted = [r.spender.paid for r in members[2]._responders]
+    assert counted == [0, 1, 1, 0, 0, *[1] * 8]
+    assert {len(trial.charges(name)) for name in NAMES} == {1}
+    assert members[2].finish() == document(trial.job)
+
+
 def test_a_ledger_that_cannot_bear_all_runs_lets_nobody_join(between):
     """The truncated worst case is asked for before records are shown to anybody."""
     cost = built(AT_RANDOM).costs[0]

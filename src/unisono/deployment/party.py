@@ -112,15 +112,15 @@ class PaidRuns:
             self._ledger.check(self._cost)
 
     def ledger_of(self, built: Built, stage: Stage) -> tuple[Ledger, bool]:
-        """Who pays for a stage, and whether this party only looks on."""
+        """Who pays for a stage, and whether this party may only look on: where others are enough, a
+        run that it missed is no reason to miss those that follow."""
         assert isinstance(built, SearchBuilt)
-        run = built.run_at(stage)
+        run, facts = built.run_at(stage), stage.study.facts
         if run is None:  # of the lots, which read nothing
             return exhausted(self._ledger), True
-        if self._run is not None and self._run[0] == run:
-            return self._run[1], self._grant is None
-        self._run = (run, self._begun(built, run))
-        return self._run[1], self._grant is None
+        if self._run is None or self._run[0] != run:
+            self._run = (run, self._begun(built, run))
+        return self._run[1], self._grant is None or facts.minimum_parties < facts.parties
 
     def _begun(self, built: SearchBuilt, run: int) -> Ledger:
         assert built.lots is not None

@@ -41,8 +41,8 @@ class Responder:
     `keep` is given the server's last message, which holds the result, before it is answered: what
     raises there leaves the result with the server. `label` stands behind every payment, and
     `learnt_from` says, where a model is judged, that this party's ledger has paid for its training:
-    the server is told, as everybody will be. A `bystander` was in the session in another process,
-    or not at all: it knows no rounds of its own to hold the result against.
+    the server is told, as everybody will be. A `bystander` may have been in the session in another
+    process, or not at all: it knows no rounds of its own to hold the result against.
     """
 
     def __init__(

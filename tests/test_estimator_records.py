@@ -248,6 +248,14 @@ def test_what_is_no_number_says_what_to_declare(library, make):
         estimator.fit(make({k: missing[k] for k in ("age", "dose", "sick")}), "sick")
 
 
+@pytest.mark.parametrize("kind", [list, np.array, lambda cells: np.array(cells, object)])
+def test_text_where_numbers_are_predicted_is_refused_and_not_quoted(kind):
+    estimator = made("ridge", bounds=(0, 9), target_bounds=(0, 1))
+    with pytest.raises(InvalidInput, match=r"y holds text .*predicts numbers") as found:
+        estimator.fit(np.zeros((4, 2)), kind(["1", "secret cell", "0", "1"]))
+    assert "secret cell" not in str(found.value)
+
+
 @pytest.mark.parametrize(
     ("records", "words"),
     [

@@ -39,6 +39,7 @@ from unisono.data.sites import SITE, site_column
 from unisono.errors import InvalidInput
 from unisono.exports import onnx_graph, plain_json, scikit_learn, statement
 from unisono.exports.dp_events import dp_events
+from unisono.models.average import Average
 from unisono.models.fitted import fitted_document, load, save_model
 from unisono.models.prediction import HazardRatio, Layer, NearestCentre, Offset, Scores
 
@@ -164,6 +165,10 @@ def cases():
     late = scores(without, labels=(), link="exp", offset=Offset("age", True))
     yield "exposure", plain, late
     yield "offset", plain, scores(without, **number, offset=Offset("age", False))
+    both = [scores(plain, divided=True), scores(plain, 2, activation="tanh", **network)]
+    yield "average of classes", plain, Average.of([*both, scores(plain, link="probit", **averaged)])
+    lines = [scores(plain, **number), scores(plain, hidden=(6,), activation="relu", **number)]
+    yield "average of numbers", plain, Average.of(lines)
     pairs = schema_of(PLAIN, interactions=(("age", "ward"), ("dose", "sex")))
     yield "products", pairs, scores(pairs)
     for activation in ("softplus", "elu", "selu", "gelu", "identity"):
@@ -181,7 +186,8 @@ def model_of(name, folder):
     whole = Schema.model_validate(
         {"columns": {**columns, **TARGET}, "target": "ill", "interactions": schema.interactions}
     )
-    document, arrays = fitted_document("glm", {}, whole, how)
+    kind = "average" if isinstance(how, Average) else "glm"
+    document, arrays = fitted_document(kind, {}, whole, how)
     save_model(folder, {"title": name}, document, arrays)
     return load(folder), records(CURVED if "pulse" in columns else PLAIN)
 
@@ -192,7 +198,7 @@ def said_by(model, cells):
         return None, model.predict(cells)[:, None]
     numbers = (
         model.decision_function(cells)[:, None]
-        if model.prediction.link == "sign"
+        if getattr(model.prediction, "link", "") == "sign"
         else model.predict_proba(cells)
     )
     return list(model.predict(cells)), numbers
@@ -203,17 +209,20 @@ def said_by(model, cells):
 
 def page_scorer():
     """The scorer of the documentation."""
-    [block] = [
-        one
-        for one in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.S)
-        if "def predict(" in one
-    ]
-    functions = block.partition("\n# ---")[0]
+    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.S)
+    [block] = [one for one in blocks if "def predict(" in one]
+    functions, _, more = block.partition("\n# --- try")
+    average = more.partition("\n# --- an average")[2].partition("\n")[2].partition("\nprint")[0]
     lines = [line for line in functions.splitlines() if line.strip() and '"""' not in line]
     assert len(lines) <= 36
     space = {}
-    exec(compile(functions, "docs", "exec"), space)
-    return space["predict"]
+    exec(compile(f"{functions}\n{average}", "docs", "exec"), space)
+
+    def scored(model, record):
+        mean = "members" in model["prediction"]
+        return space["predict_average" if mean else "predict"](model, record)
+
+    return scored
 
 
 @pytest.mark.filterwarnings("ignore::unisono.ClippedValues")
@@ -233,7 +242,7 @@ def test_the_scorer_of_the_page_agrees(name, tmp_path):
 
 SKLEARN = (
     *("logistic", "softmax", "sign", "identity", "exp", "averaged"),
-    *("relu network", "tanh network", "network of numbers"),
+    *("relu network", "tanh network", "network of numbers", "average of numbers"),
 )
 
 
@@ -258,7 +267,9 @@ def test_scikit_learn_predicts_the_same(name, tmp_path):
         assert name in ("sign", "averaged")
 
 
-@pytest.mark.parametrize("name", ["curves", "products", "softplus", "exposure", "offset"])
+@pytest.mark.parametrize(
+    "name", ["curves", "products", "softplus", "exposure", "offset", "average of classes"]
+)
 def test_what_scikit_learn_has_no_part_for_is_refused(name, tmp_path):
     with pytest.raises(InvalidInput, match="export to json or onnx"):
         scikit_learn.pipeline(model_of(name, tmp_path / "m")[0])

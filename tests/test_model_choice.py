@@ -1,18 +1,23 @@
 """PrivateSearch: one budget for all fits, scores and the choice, and what each viewer pays."""
 
+import json
 import math
 import pickle
+from dataclasses import replace
 
 import numpy as np
+import pandas
 import pytest
 
 pytest.importorskip("sklearn", reason="scikit-learn is not installed")
 
+import unisono
 from unisono.accounting import gaussian
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.algorithms.held_out_scores import HELD_OUT_SCORES, JudgedModels, score_deviation
 from unisono.attacks.neighbours import EXTREMES
 from unisono.core.algorithm import agree_facts
+from unisono.core.certificate import Line
 from unisono.core.costs import added
 from unisono.core.events import composed_from_json
 from unisono.core.ledger import Ledger
@@ -21,6 +26,7 @@ from unisono.core.privacy import Privacy
 from unisono.core.study import Party, Study
 from unisono.core.trust import FINAL_MODEL, ITERATES, NETWORK, PARTY, SERVER, Relation, Trust
 from unisono.core.values import Private
+from unisono.core.words import budget_guess, percent
 from unisono.engines import in_process
 from unisono.engines.payments import paid_training
 from unisono.errors import BudgetExceeded, InvalidInput
@@ -28,11 +34,15 @@ from unisono.estimators import (
     DrownedByNoise,
     PrivateClassifier,
     PrivateLogisticRegression,
+    PrivateRegressor,
     PrivateRidge,
     PrivateSearch,
 )
 from unisono.estimators import model_choice as module
 from unisono.estimators.averaged import AveragedModel
+from unisono.estimators.candidates import told_apart
+from unisono.estimators.search import private_search
+from unisono.exports import statement
 from unisono.planning.verdicts import network_beside_line
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -137,14 +147,14 @@ def test_records_that_learn_and_judge_pay_for_both():
 def test_all_records_learn_and_judge_without_a_holdout(monkeypatch):
     X, y, parties = table(300)
     judged, learnt = [], []
-    scores, fit = module._released_scores, module._Split.fitted
+    scores, fit = module.released_scores, module.Split.fitted
     monkeypatch.setattr(
         module,
-        "_released_scores",
+        "released_scores",
         lambda study, found, *more: judged.append(len(found)) or scores(study, found, *more),
     )
     monkeypatch.setattr(
-        module._Split,
+        module.Split,
         "fitted",
         lambda self, model, *more: (
             learnt.append(sum(map(len, self.learning))) or fit(self, model, *more)
@@ -161,7 +171,7 @@ def test_scores_of_many_records_get_little_of_epsilon():
         X, y, parties = table(records)
         own = search(epsilon=1.0)
         models = own._candidates(2)[1]
-        split = module._split(models[0], module.membership(parties, len(X)), 0.0, 0)
+        split = module.split_records(models[0], module.membership(parties, len(X)), 0.0, 0)
         plan = own._priced(models, 0.5, X, y, split, apart=False)
         shares.append(ACCOUNTANT.epsilon(plan.scores[0].cost[ITERATES], REPLACE, DELTA) / 0.5)
     assert shares[0] == pytest.approx(module._ADDED * math.sqrt(3), rel=0.02)
@@ -224,7 +234,7 @@ def test_candidates_that_differ_anywhere_share_nothing():
     bounds = [(np.full(1100, -1.0), np.full(1100, 1.0)) for _ in range(2)]
     bounds[1][1][500] = 2.0
     assert repr(bounds[0]) == repr(bounds[1])
-    assert module._told(bounds[0]) != module._told(bounds[1])
+    assert told_apart(bounds[0]) != told_apart(bounds[1])
 
 
 @pytest.mark.parametrize("kind", ["frame", "objects"])
@@ -236,8 +246,8 @@ def test_long_columns_that_differ_in_the_middle_are_told_apart(kind):
     assert repr(one) == repr(other)
     if kind == "frame":
         one, other = pandas.Series(one), pandas.Series(other)
-    assert module._told((one, 1)) != module._told((other, 1))
-    assert module._told((one, 1)) == module._told((one.copy(), 1))
+    assert told_apart((one, 1)) != told_apart((other, 1))
+    assert told_apart((one, 1)) == told_apart((one.copy(), 1))
 
 
 def test_a_ledger_that_cannot_bear_all_runs_refuses_before_the_first():
@@ -349,7 +359,9 @@ def test_the_usual_candidates_warn_where_they_cannot_be_expected_to_help():
         own.set_params(holdout=0.2).fit(X, y)  # by those that learn
     assert network_beside_line(300, 4.0, 2)
     assert network_beside_line(15_000, 2.0, 26)
-    assert network_beside_line(15_000, 2.0, 0)
+    assert "average" in network_beside_line(15_000, 2.0, 0)
+    assert not network_beside_line(15_000, 2.0, 0, average=True)
+    assert "nor was the average" in network_beside_line(15_000, 2.0, 26, average=True)
     assert not network_beside_line(15_000, 2.0, 2)
     assert not network_beside_line(8_244, 2.0, 10)
 
@@ -364,6 +376,22 @@ def test_random_stopping_with_networks_states_what_is_known():
     ).fit(X, y)
     assert own.certificate_.epsilon(FINAL_MODEL, Relation.ZERO_OUT) <= 4
     assert REPLACE not in {line.relation for line in own.certificate_.lines}
+    said = replace(own.certificate_, simulated=False).text()
+    assert "whether one record is there" in said  # and nothing of which of two it is, but by two
+    assert "and which of two it is at most" in said
+
+
+def test_words_of_a_certificate_are_about_what_is_stated_against_everybody():
+    """Of replace-one something may be known against some, which says nothing of the others."""
+    found = search(candidates=PENALTIES, random_state=0).fit(*table(300)).certificate_
+    viewers = list(dict.fromkeys(line.viewer for line in found.lines))
+    lines = [Line(viewer, Relation.ZERO_OUT, 1.0, 0.0) for viewer in viewers]
+    some = replace(found, simulated=False, lines=[Line(viewers[0], REPLACE, 0.1, 0.0), *lines])
+    once = percent(budget_guess(1.0, 0.0))
+    assert f"whether one record is there is right at most {once}" in some.text()
+    assert f"which of two it is at most {percent(budget_guess(2.0, 0.0))}" in some.text()
+    all_of = [Line(viewer, REPLACE, 1.5, 0.0) for viewer in viewers]
+    assert "guess about one record is right" in replace(some, lines=[*all_of, *lines]).text()
 
 
 def test_a_shared_release_gives_what_a_fit_of_its_own_would():
@@ -428,7 +456,7 @@ def test_twenty_candidates_stay_within_the_aims():
     models = search(candidates=many)._candidates(2)[1]
     aims = {"random-stopping": 3.0, "all": 5.5}
     for holdout in (0.0, 0.25):
-        split = module._split(models[0], module.membership(parties, len(X)), holdout, 0)
+        split = module.split_records(models[0], module.membership(parties, len(X)), holdout, 0)
         for method, aim in aims.items():
             own = search(candidates=many, method=method, epsilon=aim, delta=DELTA)
             plan = own._priced(models, 1.0, X, y, split, apart=bool(holdout))
@@ -489,6 +517,42 @@ def test_hidden_sizes_toss_a_coin_for_each_record():
     model = logistic(relation="add-or-remove", records=400)
     found = search(model, {"regularisation": [1e-2, 1.0]}).fit(X, y)
     assert found.certificate_.epsilon(FINAL_MODEL, Relation.ADD_OR_REMOVE) <= 4
+
+
+def test_coins_that_leave_nobody_to_judge_change_nothing_but_the_scores():
+    """Where sizes are hidden, an error after fits were paid for would tell how few there are."""
+    X, y, _ = table(3)
+    own = search(logistic(relation="add-or-remove", records=20), holdout=0.25, random_state=9)
+    split = module.split_records(own.estimator, module.membership(None, 3), 0.25, 9)
+    assert [len(rows) for rows in split.judging] == [0]
+    found = own.set_params(candidates={"regularisation": [1e-2, 1.0]}).fit(X, y)
+    assert len(found.tried_) == 2
+
+
+@pytest.mark.parametrize("wrong", [2.5, "many", True, 0, 1001])
+def test_a_number_of_runs_is_a_whole_one(wrong):
+    X, y, parties = table(300)
+    own = search(method="random-stopping", most_runs=wrong)
+    with pytest.raises(InvalidInput, match=r"most_runs = .*: give a whole number from 1 to 1000"):
+        own.fit(X, y, parties)
+
+
+@pytest.mark.parametrize("how", ["rows", "frame", "one party"])
+def test_no_error_quotes_a_cell(how):
+    X, y, parties = table(30)
+    secret = X.astype(object)
+    secret[3, 1] = "hunter2"
+    if how == "frame":
+        secret = pandas.DataFrame(secret, columns=["a", "b"])
+
+    def fit():
+        if how == "one party":
+            return private_search([logistic(), logistic()], secret, y, epsilon=1.0)
+        return search().fit(secret, y, parties)
+
+    with pytest.raises(InvalidInput, match="X holds text") as found:
+        fit()
+    assert "hunter2" not in str(found.value)
 
 
 # ------------------------------------------------------------------- scores
@@ -567,9 +631,9 @@ def test_a_score_lies_between_0_and_1_whatever_a_record_holds(scoring):
     model = logistic(random_state=0).fit(X, y)
     line = ridge(random_state=0).fit(X, 0.4 * X[:, 0])
     odd = np.array([[0.0, 0.0], [1e150, -1e150], [-3.0, 7.0]])
-    own = module._scores(model, scoring, odd, np.array([0, 1, 7]))
+    own = module.record_scores(model, scoring, odd, np.array([0, 1, 7]))
     assert ((own >= 0) & (own <= 1)).all()
-    own = module._scores(line, scoring, odd, np.array([np.nan, 1e300, -np.inf]))
+    own = module.record_scores(line, scoring, odd, np.array([np.nan, 1e300, -np.inf]))
     assert ((own >= 0) & (own <= 1)).all()
 
 
@@ -612,19 +676,49 @@ def test_an_average_answers_by_the_mean_of_its_members():
         both.predict_proba(X)
 
 
-def test_a_chosen_average_has_the_certificate_of_the_search_and_is_not_saved_as_one(
-    tmp_path, monkeypatch
-):
+def test_a_chosen_average_has_the_certificate_of_the_search(monkeypatch):
     own, given = averaged()
-    monkeypatch.setattr(module, "_released_scores", lambda study, judged, *rest: [0, 0, 1.0])
+    monkeypatch.setattr(module, "released_scores", lambda study, judged, *rest: [0, 0, 1.0])
     found = own.fit(*given)
     assert isinstance(found.best_estimator_, AveragedModel)
     for member in (found.best_estimator_, *found.best_estimator_.members_):
         assert member.certificate_ is found.certificate_
     again = pickle.loads(pickle.dumps(found.best_estimator_))
     assert (again.predict(given[0]) == found.predict(given[0])).all()
-    with pytest.raises(InvalidInput, match="save each of its members_"):
-        found.save(tmp_path / "model")
+
+
+@pytest.mark.parametrize("kind", ["classes", "numbers"])
+def test_an_average_is_saved_as_one_model(kind, tmp_path, monkeypatch):
+    """A line and a network, which scale numbers in their own ways."""
+    X, y, parties = table(300)
+    line, network = logistic(), PrivateClassifier(bounds=(-1, 1), classes=[0, 1])
+    if kind == "numbers":
+        y = X[:, 0]
+        line, network = ridge(), PrivateRegressor(bounds=(-1, 1), target_bounds=(-1, 1))
+    line.set_params(relation="zero-out")
+    network.set_params(relation="zero-out", hidden=(4,), epochs=1)
+    candidates = [{}, {"estimator": network}]
+    own = search(line, candidates, average=True)
+    monkeypatch.setattr(module, "released_scores", lambda study, judged, *rest: [0, 0, 1.0])
+    found = own.fit(X, y, parties)
+    found.save(tmp_path / "model")
+    loaded = unisono.load(tmp_path / "model")
+    new = np.random.default_rng(5).uniform(-1.5, 1.5, (50, 2))  # wider than the bounds
+    if kind == "classes":
+        wanted = found.predict_proba(new)
+        np.testing.assert_allclose(loaded.predict_proba(new), wanted, atol=1e-6)
+    np.testing.assert_allclose(loaded.predict(new), found.predict(new), atol=1e-6)
+    assert loaded.model == "average"
+    assert loaded.certificate == json.loads(json.dumps(found.certificate_.to_json()))
+    assert "average of several models" in loaded.summary()
+    assert "SIMULATION" in statement.as_markdown(loaded)
+    with pytest.raises(InvalidInput, match="without intervals"):
+        loaded.predict_interval(new)
+    document = json.loads((tmp_path / "model" / "result.json").read_text())
+    del document["fitted"]["prediction"]["members"][1]
+    (tmp_path / "model" / "result.json").write_text(json.dumps(document))
+    with pytest.raises(InvalidInput, match="1 members"):
+        unisono.load(tmp_path / "model")
 
 
 def test_an_average_needs_candidates_that_are_all_released():

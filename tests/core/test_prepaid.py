@@ -9,7 +9,7 @@ from unisono.core.costs import everyone
 from unisono.core.events import Event, Gaussian, RandomStopping, bounded_sum, random_stopping
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
-from unisono.core.prepaid import prepaid
+from unisono.core.prepaid import exhausted, prepaid
 from unisono.core.release import noise_steps
 from unisono.core.trust import FINAL_MODEL, ITERATES, SERVER, Relation
 from unisono.errors import BudgetExceeded, GrantMisused
@@ -50,6 +50,15 @@ def test_a_prepaid_ledger_grants_what_was_bought_once_and_nothing_else():
         other.authorize(everyone(ONCE))
     with pytest.raises(GrantMisused, match="none of those"):
         prepaid(grant.draw(2), RUN, [everyone(ONCE * 2)])
+
+
+def test_runs_whose_noise_is_gone_grant_nothing():
+    """In another process of the party that paid: not what was bought, nor something smaller."""
+    over = exhausted(book())
+    for cost in (ONCE, OTHER, Event(Gaussian(1e9), bounded_sum(l2=1.0)) * 1):
+        with pytest.raises(BudgetExceeded):
+            over.authorize(everyone(cost))
+    assert over.grants == 0
 
 
 def test_parts_of_different_records_are_granted_together():

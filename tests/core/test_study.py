@@ -49,3 +49,12 @@ def test_the_warning_says_what_to_do():
         warnings.simplefilter("error")
         warn_large_delta(1e-6, 1000)
         warn_large_delta(0.4, 2, Unit.PARTY)
+
+
+def test_what_a_study_releases_costs_the_same_and_is_known_by_the_same_hash():
+    """Only what is told in the end differs: the server's state, of which results are made."""
+    study = survey(1e-6, Facts((400, 600), 3, 2))
+    told = study.released
+    assert (told.hash, told.costs) == (study.hash, study.costs)
+    state, _ = study.algorithm.init(study.facts)
+    assert told.algorithm.result(state) is state

@@ -11,16 +11,20 @@ from unisono.cli import app
 from unisono.cli.ledger_text import history_words
 from unisono.core.events import RandomStopping, composed_from_json
 from unisono.core.ledger import Ledger
+from unisono.core.study import Result
+from unisono.core.transcript import Transcript
 from unisono.core.trust import EVERYONE, FINAL_MODEL, ITERATES
-from unisono.data.sources import RecordTable
+from unisono.data.sources import RecordTable, read_table
 from unisono.deployment import server
-from unisono.deployment.job import Job, agreement
+from unisono.deployment.job import Job
 from unisono.deployment.local_run import LocalRun
+from unisono.engines import wire
 from unisono.engines.distributed.server import Conditions
-from unisono.errors import InvalidInput
+from unisono.errors import BudgetExceeded, InvalidInput, PrivacyViolation
+from unisono.models.fitted import load
 from unisono.studies.build import build
 from unisono.studies.file import parse_study
-from unisono.studies.search import SearchBuilt, cannot_help
+from unisono.studies.search import LOTS, Choice, SearchBuilt, cannot_help
 
 from .test_standing import Network, member
 from .trial import NAMES, RECORDS, Trial, study_text, write_records
@@ -190,23 +194,22 @@ algorithm = { name = "auto" }
     assert cannot_help(many) == ""
 
 
-@pytest.mark.parametrize("what", ["random-stopping", "one release"])
-def test_what_runs_on_one_machine_only_is_refused_in_words(what, tmp_path):
-    study = tmp_path / "study.toml"
-    study.write_text(text(AT_RANDOM) if what == "random-stopping" else REGRESSION)
-    with pytest.raises(InvalidInput, match="on one machine with all parties' files"):
-        agreement(study, tmp_path / "roster.toml")
-    (tmp_path / "data").mkdir()
-    shown = RUNNER.invoke(app, ["local-cluster", str(study), "--data", str(tmp_path / "data")])
-    assert shown.exit_code == 2
+@pytest.fixture
+def between(tmp_path, monkeypatch):
+    """A study that may begin between machines, by its text."""
+    monkeypatch.setattr("unisono.engines.distributed.server._RETURN", 0.0)
+
+    def begun(study, epsilon=2000.0):
+        found = Trial(tmp_path, study, epsilon=epsilon)
+        Job.begin(found.job, found.study, found.roster, Conditions(5.0, 5.0))
+        return found
+
+    return begun
 
 
 @pytest.fixture
-def trial(tmp_path, monkeypatch):
-    monkeypatch.setattr("unisono.engines.distributed.server._RETURN", 0.0)
-    found = Trial(tmp_path, text(epsilon=500.0), epsilon=2000.0)
-    Job.begin(found.job, found.study, found.roster, Conditions(5.0, 5.0))
-    return found
+def trial(between):
+    return between(text(epsilon=500.0))
 
 
 def document(folder, name="result.json"):
@@ -243,6 +246,122 @@ def test_a_search_between_machines(trial):
         assert line <= 500
         left = {path.suffix for path in trial.ledger(name).parent.iterdir()}
         assert left.isdisjoint({".told", ".lock", ".memory", ".order"})
+
+
+def test_candidates_that_share_a_release_between_machines(between):
+    """One release and the scores; everybody makes all four models of what was told, and all take
+    the same one, also who was started again after it was told."""
+    trial = between(REGRESSION.replace("epsilon = 2.0", "epsilon = 500.0"))
+    members = [member(trial, name) for name in NAMES]
+    server.main(Network(members), trial.job)
+    assert all(one.finished for one in members)
+    whole = members[0].agreed.built
+    assert [stage.name for stage in whole.stages] == ["fit", "scores"]
+    found = [
+        {stage.name: r.result for stage, r in zip(whole.stages, one._responders, strict=True)}
+        for one in members
+    ]
+    values = [[whole.value(place, own) for place in range(4)] for own in found]
+    for own in values[1:]:
+        for one, other in zip(own, values[0], strict=True):
+            np.testing.assert_array_equal(one, other)
+    assert len({np.asarray(value).tobytes() for value in values[0]}) == 2  # of one column, not two
+    members[0].close()
+    members[0] = member(trial, NAMES[0])  # another process of it
+    assert members[0].recall()
+    shown = [one.finish() for one in members]
+    result = document(trial.job)
+    scores = [one["score"] for one in result["search"]["candidates"]]
+    assert result["search"]["chosen"] == 1 + scores.index(max(scores))
+    *_, judged = whole.stages
+    clean = np.concatenate([judged.prepare(one._records, found[0])[0] for one in members])
+    assert scores == pytest.approx(clean.mean(axis=0), abs=0.05)
+    place = result["search"]["chosen"] - 1
+    weights = whole.candidates[place].posed.present(
+        whole.candidates[place].study, Result(values[0][place], None, Transcript())
+    )["weights"]
+    assert result["weights"] == pytest.approx(weights)
+    for name, own in zip(NAMES, shown, strict=True):
+        assert own == result
+        assert len(trial.charges(name)) == 2
+
+
+AVERAGE = LEARNT_FROM.replace("[search]\n", "[search]\naverage = true\n", 1).replace(
+    'model = { name = "linear-svm" }',
+    'algorithm = { name = "output-perturbation", regularisation = 0.01 }',
+)
+
+
+def takes_the_average(monkeypatch):
+    monkeypatch.setattr(
+        SearchBuilt, "choice", lambda self, found: Choice(3, tuple(map(float, found["scores"])))
+    )
+
+
+def test_an_average_is_judged_and_taken_between_machines(between, monkeypatch):
+    takes_the_average(monkeypatch)
+    trial = between(text(AVERAGE, epsilon=500.0))
+    members = [member(trial, name) for name in NAMES]
+    server.main(Network(members), trial.job)
+    shown = [one.finish() for one in members]
+    result = document(trial.job)
+    assert all(own == result for own in shown)
+    assert result["model"] == "average"
+    assert [one["model"] for one in result["search"]["candidates"]][3:] == [
+        "the average of candidates 1, 2, 3"
+    ]
+    assert {len(trial.charges(name)) for name in NAMES} == {4}  # as without an average
+    cells = {"radius": [8.0, 12.0, 25.0], "age": [30, 40, 90]}
+    chances = [load(folder).predict_proba(cells) for folder in (trial.job, trial.output("west"))]
+    np.testing.assert_array_equal(*chances)
+    whole = members[0].agreed.built
+    clean = whole.stages[-1].prepare(
+        members[0]._records,
+        {s.name: r.result for s, r in zip(whole.stages, members[0]._responders, strict=True)},
+    )[0]
+    right = load(trial.job).predict(trial.folder / "north" / "records.csv")
+    truth = RecordTable.column(read_table(trial.folder / "north" / "records.csv"), "diagnosis")
+    assert clean[:, 3].sum() == np.sum(right == np.asarray(list(truth)))
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_an_average_of_a_study_is_a_model_as_any_other(tmp_path, monkeypatch):
+    takes_the_average(monkeypatch)
+    study, data = tmp_path / "study.toml", tmp_path / "data"
+    study.write_text(text(AVERAGE))
+    data.mkdir()
+    for number, name in enumerate(NAMES):
+        write_records(data / f"{name}.csv", number)
+    shown = RUNNER.invoke(app, ["run", str(study), "--data", str(data), "--budget", "2.95"])
+    assert shown.exit_code == 0, shown.output
+    assert "average of candidates 1, 2, 3" in shown.output
+    folder = str(tmp_path / "study.run")
+    assert "What was tried" in (tmp_path / "study.run" / "report.html").read_text()
+    for arguments in (
+        ["predict", folder, str(data / "north.csv")],
+        ["export", folder, "--to", "json"],
+        ["export", folder, "--to", "card"],
+    ):
+        done = RUNNER.invoke(app, arguments)
+        assert done.exit_code == 0, done.output
+    refused = RUNNER.invoke(app, ["export", folder, "--to", "sklearn"])
+    assert refused.exit_code == 2
+    assert "logarithms" in refused.output
+
+
+@pytest.mark.parametrize(
+    ("search", "words"),
+    [
+        (AT_RANDOM.replace("[search]\n", "[search]\naverage = true\n", 1), "which shows one model"),
+        (LEARNT_FROM.replace("[search]\n", "[search]\naverage = true\n", 1), "no probabilities"),
+    ],
+)
+def test_an_average_that_cannot_be_made_is_refused_before_anything_is_paid(search, words):
+    with pytest.raises(InvalidInput, match=words):
+        build(parse_study(text(search)))
+    sharing = REGRESSION.replace("[search.grid]", "[search]\naverage = true\n[search.grid]")
+    with pytest.raises(InvalidInput, match="functions of one release"):
+        build(parse_study(sharing))
 
 
 def test_a_server_that_dies_between_candidates_goes_on(trial, monkeypatch):
@@ -399,3 +518,171 @@ def test_no_party_is_left_out_of_the_payment(tmp_path, monkeypatch):
     first, *others = histories(data, FINAL_MODEL)
     assert first == cost[FINAL_MODEL] + cost[FINAL_MODEL]
     assert all(own == cost[FINAL_MODEL] for own in others)
+
+
+# ------------------------------------------------------------- random stopping between machines
+
+
+@pytest.fixture(params=["secure-sum", "local"])
+def drawing(between, monkeypatch, request):
+    """Three parties; the first three of six runs count."""
+    monkeypatch.setattr(RandomStopping, "drawn", lambda law, key, n: (3, (1, 2, 1, 0, 0, 0)))
+    trial = between(text(AT_RANDOM, epsilon=50.0, trust=request.param), epsilon=20_000.0)
+    return trial, [member(trial, name) for name in NAMES]
+
+
+def test_random_stopping_between_machines(drawing, monkeypatch):
+    trial, members = drawing
+    score = SearchBuilt.score
+
+    def judged(self, place, value, records):  # candidate 1 would win, and its runs do not count
+        return np.ones_like(score(self, place, value, records)) * (0.99 if place == 0 else 0.3)
+
+    monkeypatch.setattr(SearchBuilt, "score", judged)
+    server.main(Network(members), trial.job)
+    assert all(one.finished for one in members)
+    whole = members[0].agreed.built
+    assert [stage.name for stage in whole.course][:4] == ["lots", "run-1", "run-1-scores", "run-2"]
+    assert len(whole.course) == 13
+    opened = {s.name: r.opened for s, r in zip(whole.course, members[0]._responders, strict=True)}
+    assert set(opened.values()) == {0, 1}
+    assert [name for name, number in opened.items() if not number] == ["lots"]
+    shown = [one.finish() for one in members]
+    result = document(trial.job)
+    assert all(own == result for own in shown)
+    search = result["search"]
+    assert search["chosen"] in (2, 3)
+    assert [one["score"] is None for one in search["candidates"]].count(False) == 1
+    [cost, *_] = whole.costs
+    stated = document(trial.job, "certificate.json")
+    for name in NAMES:
+        book = Ledger.open(trial.ledger(name), ACCOUNTANT)
+        assert book.grants == 1
+        assert all(book.history(viewer) == cost[viewer] for viewer in (FINAL_MODEL, ITERATES))
+        book.close()
+        own = document(trial.output(name), "certificate.json")
+        assert own["result"] == stated["result"]
+        for viewer in (FINAL_MODEL, ITERATES):
+            assert composed_from_json(own["events"][viewer]) == cost[viewer]
+
+
+def test_no_document_tells_which_run_was_taken(drawing):
+    """A hash that names the session of a run would, to whoever tries all of them."""
+    trial, members = drawing
+    server.main(Network(members), trial.job)
+    known = [session.id.hex() for session in members[0].agreed.sessions[1:]]
+    hashes = [one.result_hash for one in members[0]._responders[1:]]
+    for one in members:
+        one.finish()
+    for folder in (trial.job, trial.output("north")):
+        for name in ("result.json", "certificate.json", "certificate.txt", "transcript.json"):
+            if not (folder / name).exists():
+                continue
+            said = (folder / name).read_text()
+            assert not any(own[:16] in said for own in (*known, *hashes)), name
+            assert "run-" not in said
+    assert not (trial.output("north") / "signature.json").exists()
+
+
+def test_lots_are_drawn_once_and_survive_a_restart(between, monkeypatch):
+    """The server dies in the second run: it goes on with the lots that it drew, and nobody pays
+    again. So do parties that stay."""
+    trial = between(text(AT_RANDOM, epsilon=50.0), epsilon=20_000.0)
+    members = [member(trial, name) for name in NAMES]
+    whole, drawn, draws = server._Server._stage, RandomStopping.drawn, []
+
+    def draw(law, key, candidates):
+        draws.append(drawn(law, key, candidates))
+        return draws[-1]
+
+    def dies(self, stage, session, late):
+        if stage.name == "run-2":
+            raise KeyboardInterrupt
+        return whole(self, stage, session, late)
+
+    monkeypatch.setattr(RandomStopping, "drawn", draw)
+    monkeypatch.setattr(server._Server, "_stage", dies)
+    with pytest.raises(KeyboardInterrupt):
+        server.main(Network(members), trial.job)
+    first = members[0]._responders[1].result_hash
+    monkeypatch.setattr(server._Server, "_stage", whole)
+    server.main(Network(members), trial.job)
+    [(number, places)] = draws
+    assert all(one.finished for one in members)
+    assert members[0]._responders[1].result_hash == first
+    assert members[0].agreed.built.lots == (number, places)
+    assert {len(trial.charges(name)) for name in NAMES} == {1}
+    found = [one.finish() for one in members]
+    assert found[0] == document(trial.job)
+
+
+def test_a_party_that_is_started_again_pays_nothing_and_answers_nothing_more(between, monkeypatch):
+    """Its noise is gone with its process. Others go on without it, and it reads the result."""
+    trial = between(study_text(OUTPUT, survivors=2, epsilon=50.0) + AT_RANDOM, epsilon=20_000.0)
+    members = [member(trial, name) for name in NAMES]
+    network, whole = Network(members), server._Server._stage
+
+    def replaced(self, stage, session, late):
+        if stage.name == "run-3":
+            network.members[2].close()
+            network.members[2] = member(trial, NAMES[2])
+            assert not network.members[2].recall()
+        return whole(self, stage, session, late)
+
+    monkeypatch.setattr(server._Server, "_stage", replaced)
+    server.main(network, trial.job)
+    assert all(one.finished for one in network.members)
+    counted = [r.spender.paid for r in network.members[2]._responders]
+    assert set(counted) == {0}
+    assert {len(trial.charges(name)) for name in NAMES} == {1}
+    found = [one.finish() for one in network.members]
+    assert found[2] == found[0] == document(trial.job)
+
+
+def test_a_party_that_misses_a_run_takes_part_in_the_next(between, monkeypatch):
+    trial = between(study_text(OUTPUT, survivors=2, epsilon=50.0) + AT_RANDOM, epsilon=20_000.0)
+    members = [member(trial, name) for name in NAMES]
+    network, whole = Network(members), server._Server._stage
+
+    def missed(self, stage, session, late):
+        network.away = {"west"} if stage.name.startswith("run-2") else set()
+        return whole(self, stage, session, late)
+
+    monkeypatch.setattr(server._Server, "_stage", missed)
+    server.main(network, trial.job)
+    assert all(one.finished for one in members)
+    counted = [r.spender.paid for r in members[2]._responders]
+    assert counted == [0, 1, 1, 0, 0, *[1] * 8]
+    assert {len(trial.charges(name)) for name in NAMES} == {1}
+    assert members[2].finish() == document(trial.job)
+
+
+def test_a_ledger_that_cannot_bear_all_runs_lets_nobody_join(between):
+    """The truncated worst case is asked for before records are shown to anybody."""
+    cost = built(AT_RANDOM).costs[0]
+    privacy = built(AT_RANDOM).file.privacy
+    all_runs = ACCOUNTANT.epsilon(cost[ITERATES], privacy.relation, privacy.delta)
+    trial = between(text(AT_RANDOM), epsilon=0.9 * all_runs)
+    with pytest.raises((BudgetExceeded, PrivacyViolation)):
+        member(trial, NAMES[0])
+    assert not trial.ledger(NAMES[0]).exists() or not trial.charges(NAMES[0])
+
+
+def test_a_party_goes_no_further_with_lots_that_cannot_be(between):
+    trial = between(text(AT_RANDOM, epsilon=50.0), epsilon=20_000.0)
+    own = member(trial)
+    said = {"session": own.agreed.session.id.hex(), "opened": 0}
+    own.answer(wire.encode("finish", said, [np.full(7, 99, np.int32)]))
+    assert own.responder.finished  # with what it was told, of which nothing follows
+    assert not own.finished
+    assert own.agreed.built.lots is None
+    own.answer(wire.encode("hello", {"session": "0" * 64, "nonce": "0" * 32}))
+    own.close()
+    assert not trial.charges("north")
+
+
+def test_lots_that_cannot_be_are_refused():
+    found = built(AT_RANDOM)
+    for told in ([0, 0, 0, 0, 0, 0, 0], [7, 0, 0, 0, 0, 0, 0], [1, 3, 0, 0, 0, 0, 0]):
+        with pytest.raises(InvalidInput, match="lots of runs or candidates"):
+            found.informed({LOTS: np.array(told, np.int32)})

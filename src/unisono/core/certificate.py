@@ -187,7 +187,7 @@ class Certificate:
             delta = next(line.delta for line in self.lines if line.viewer == viewer)
             rows.append(f"{row}{delta:>9g}")
         if not self.simulated and relations:
-            rows.append(f"  in words   {self._words(relations[0])}")
+            rows.append(f"  in words   {self._words(relations)}")
         if self.spending:
             rows.append("  epsilon spent in all, against the viewer who has seen most:")
         for spending in self.spending:
@@ -216,7 +216,7 @@ class Certificate:
         bound of the best guess stands beside it."""
         relations = [r for r in Relation if any(line.relation == r for line in self.lines)]
         silent = self.simulated or not (relations and words)
-        said = "" if silent else self._words(relations[0])
+        said = "" if silent else self._words(relations)
         found = {(line.viewer, line.relation): _shown(line.epsilon) for line in self.lines}
         deltas = {line.viewer: line.delta for line in self.lines}
         epsilons = [
@@ -266,8 +266,18 @@ class Certificate:
             "versions": ", ".join(f"{name} {own}" for name, own in self.versions.items()),
         }
 
-    def _words(self, relation: Relation) -> str:
-        """How often the best guess about one unit is right, against whom something is promised."""
+    def _words(self, relations: Sequence[Relation]) -> str:
+        """How often the best guess about one unit is right, against whom something is promised:
+        by the first relation of which something is known against everybody. Replace-one is about
+        which of two units is there; the others are about whether one is, and which of two it is
+        takes two such steps, so that what they state is no bound of that."""
+        everybody = {line.viewer for line in self.lines}
+        whole = [
+            one
+            for one in relations
+            if {line.viewer for line in self.lines if line.relation is one} == everybody
+        ]
+        relation = (whole or list(relations))[0]
         own = [line for line in self.lines if line.relation == relation]
         promised = [line for line in own if math.isfinite(line.epsilon)]
         if not promised:
@@ -275,10 +285,30 @@ class Certificate:
         guess = max(line.guess for line in promised)
         exposed = [describe(line.viewer) for line in own if math.isinf(line.epsilon)]
         none = f"; nothing is promised against {' or '.join(exposed)}" if exposed else ""
+        toss = "of the time (50 % is a coin toss)"
+        if relation is Relation.REPLACE_ONE:
+            return (
+                f"the best guess about one {self.unit} is right at most {percent(guess)} {toss}"
+                f"{none}"
+            )
+        which = max(map(_guess_of_two, promised))
         return (
-            f"the best guess about one {self.unit} is right at most {percent(guess)} of the time "
-            f"(50 % is a coin toss){none}"
+            f"the best guess whether one {self.unit} is there is right at most {percent(guess)} "
+            f"{toss}, and which of two it is at most {percent(which)}{none}"
         )
+
+
+def _guess_of_two(line: Line) -> float:
+    """How often the best guess is right which of two units is there, where what is stated is about
+    one unit and a blank, or none: two steps, by epsilon (group privacy; Dwork and Roth 2014,
+    Theorem 2.2) or by what guesses gain on blind ones, which is a distance and adds up."""
+    if line.epsilon > _SURE:
+        return 1.0
+    delta = min(1.0, line.delta * (1 + math.exp(line.epsilon)))
+    return min(1.0, budget_guess(2 * line.epsilon, delta), 2 * line.guess - 0.5)
+
+
+_SURE = 100.0  # an epsilon beyond which nothing is hidden
 
 
 def _budget_rows(spending: Spending) -> list[str]:

@@ -102,10 +102,18 @@ def prepaid(draw: Draw, event: Event, costs: Sequence[Cost]) -> Ledger:
     return ledger
 
 
+def exhausted(parent: Ledger) -> Ledger:
+    """The ledger of runs that another process has paid for, whose noise is gone with it: it grants
+    nothing."""
+    terms = replace(parent.policy, budget=Budget(1.0, parent.policy.budget.delta), exceptions=())
+    return Ledger.in_memory(terms, _Bought([], parent.accountant), seed=parent.seed)
+
+
 __all__ = [
     "SEES_BEST_ONLY",
     "SHAPE",
     "UNPROVED",
+    "exhausted",
     "lots_of",
     "one_of",
     "prepaid",

@@ -58,6 +58,15 @@ class Study:
         return started
 
     @property
+    def released(self) -> "Study":
+        """The same study, its price and its hash, whose result is the server's last state: all that
+        was released, of which others make results of their own."""
+        telling = object.__new__(Study)
+        whole = self.algorithm._replace(result=lambda state: state)
+        telling.__dict__.update(self.__dict__, algorithm=whole)
+        return telling
+
+    @property
     def cost(self) -> Mapping[Viewer, Composed]:
         """What the run shows of the first party; of every party, where all are alike."""
         return self.algorithm.cost(self.facts, self.trust)

@@ -15,7 +15,8 @@ from unisono.core.certificate import Certificate
 from unisono.core.study import Result
 from unisono.core.transcript import Transcript
 from unisono.errors import InvalidInput, UnisonoError
-from unisono.models.fitted import save_model
+from unisono.models.average import AVERAGE, Average
+from unisono.models.fitted import fitted_document, save_model
 from unisono.runs.folder import CERTIFICATE, CERTIFICATE_TEXT, RESULT, no_link, write
 from unisono.studies.build import Built
 from unisono.studies.search import Choice, SearchBuilt
@@ -110,14 +111,49 @@ def save_chosen(
 ) -> dict[str, Any]:
     """As `save_result`, of the candidate that a search took; the first, where no scores say which
     is the best."""
-    chosen = built.candidates[0 if choice is None else choice.best]
-    shown = save_result(folder, chosen, value, opened, certificate, alone=alone)
+    if isinstance(value, Average):
+        shown = _save_average(folder, built, value, opened, certificate, alone)
+    else:
+        chosen = built.candidates[0 if choice is None else choice.best]
+        shown = save_result(folder, chosen, value, opened, certificate, alone=alone)
     said: dict[str, Any] = {"file": built.file.hash, "search": built.shown(choice)}
     if choice is None:
         said["note"] = f"{_SCORES_LOST} {shown.get('note', '')}".strip()
     return RESULT.write(folder, shown | said)
 
 
+def _save_average(
+    folder: Path,
+    built: SearchBuilt,
+    value: Average,
+    opened: int,
+    certificate: Certificate,
+    alone: bool,
+) -> dict[str, Any]:
+    CERTIFICATE.write(folder, certificate.to_json())
+    write(folder / CERTIFICATE_TEXT, (certificate.text() + "\n").encode())
+    members = [built.candidates[place] for place in built.members]
+    names = [own.file.model.name for own in members]
+    shown: dict[str, Any] = {
+        "title": built.file.title,
+        "rounds_opened": opened,
+        "model": AVERAGE.name,
+        "algorithm": ", ".join(dict.fromkeys(own.algorithm.name for own in members)),
+        "study": certificate.study,
+        "average": [f"{own.file.model.name} by {own.algorithm.name}" for own in members],
+        "target": built.file.data.target,
+        "note": _AVERAGE,
+    }
+    try:
+        fitted, arrays = fitted_document(AVERAGE.name, {"members": names}, built.file.data, value)
+    except InvalidInput as error:  # numbers that are none: a member diverged
+        return RESULT.write(folder, shown | {"failed": f"the average cannot be written ({error})"})
+    return save_model(folder, shown, fitted, arrays, alone=alone)
+
+
+_AVERAGE = (
+    "It predicts by the average of several models; the certificate names the study of the first."
+)
 _SCORES_LOST = (
     "The scores were paid for and lost, so nothing says which candidate is the best: this is the "
     "first."

@@ -6,14 +6,19 @@ server.checkpoint         where the run stands; a killed server goes on from her
                           is not the one that learns has its own, as evaluation.checkpoint)
 progress.json             rounds done and the last words, for whoever looks on
 informed.json             the parties that hold the result
+lots.json                 of a search by random stopping: how many runs count, and of what each is;
+                          not for who sees the final model only, nor are checkpoints of runs
 result.json, ...          the end
 """
 
+import os
 import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
+from unisono.core.trust import FINAL_MODEL
 from unisono.data.encoding import Values
 from unisono.deployment.files import folder_for
 from unisono.engines.distributed.results import ResultSigner
@@ -23,6 +28,7 @@ from unisono.errors import InvalidInput
 from unisono.runs.folder import (
     INFORMED,
     JOB,
+    LOTS_DRAWN,
     PENDING,
     PROGRESS,
     RESULT,
@@ -36,8 +42,8 @@ from unisono.secagg.session import Session
 from unisono.studies.build import Built, build
 from unisono.studies.file import load_study
 from unisono.studies.roster import Members, load_roster
-from unisono.studies.search import require_between_machines
-from unisono.studies.stages import FIT, Stage
+from unisono.studies.search import LOTS, Lots, SearchBuilt
+from unisono.studies.stages import FIT, Found, Stage
 
 
 @dataclass(frozen=True)
@@ -61,18 +67,27 @@ class JobAgreement:
 
     @property
     def session(self) -> Session:
-        """That of the stage that learns, by which the whole is known."""
-        return self.sessions[[stage.name for stage in self.built.stages].index(FIT)]
+        """That of the stage that learns, or of the lots, where runs are drawn: by it the whole is
+        known."""
+        names = [stage.name for stage in self.built.course]
+        return self.sessions[names.index(FIT) if FIT in names else 0]
+
+    def known(self, found: Found) -> "JobAgreement":
+        """The same, once it is known what a stage told of those that follow."""
+        built = self.built.informed(found)
+        return self if built is self.built else _agreed(built, self.members)
 
 
 def agreement(study: Path, roster: Path) -> JobAgreement:
     """Read and check what the parties agreed on; the same at the server and at every party."""
     built = build(load_study(study))
-    require_between_machines(built)
-    members = load_roster(roster).of_study(built.file)
+    return _agreed(built, load_roster(roster).of_study(built.file))
+
+
+def _agreed(built: Built, members: Members) -> JobAgreement:
     sessions = tuple(
         session_of(stage.study, members.roster, f"{built.file.hash}{stage.suffix}")
-        for stage in built.stages
+        for stage in built.course
     )
     return JobAgreement(built, members, sessions)
 
@@ -129,6 +144,19 @@ class Job:
         tls = self.folder / "tls"
         found = tls / "server.crt", tls / "server.key"
         return ResultSigner.load(*found) if found[1].exists() else None
+
+    def lots(self, built: SearchBuilt) -> Lots:
+        """Of a search by random stopping, drawn once: a server that goes on reads what it drew."""
+        kept = LOTS_DRAWN.read(self.folder)
+        if kept is None:
+            law: Any = built.costs[0][FINAL_MODEL].parts[0][0].noise
+            number, places = law.drawn(os.urandom(32), len(built.candidates))
+            kept = LOTS_DRAWN.write(self.folder, {"number": number, "candidates": list(places)})
+        return Lots(int(kept["number"]), tuple(map(int, kept["candidates"])))
+
+    def told(self, stage: Stage) -> bool:
+        """Whether something came of a stage before; lots are told from where they are kept."""
+        return stage.name == LOTS or self.checkpoint(stage).exists()
 
     def checkpoint(self, stage: Stage) -> Path:
         return self.folder / (SERVER_CHECKPOINT if stage.name == FIT else checkpoint_of(stage.name))

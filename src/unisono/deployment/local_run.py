@@ -59,7 +59,13 @@ from unisono.studies.order import found_key, keep_key, new_key, simulated_key
 from unisono.studies.policy import require_allowed
 from unisono.studies.policy_file import PolicyFile
 from unisono.studies.schema import StudyFile
-from unisono.studies.search import SCORES, Choice, SearchBuilt, each_candidate, stage_name
+from unisono.studies.search import (
+    Choice,
+    SearchBuilt,
+    Taken,
+    each_candidate,
+    stage_name,
+)
 from unisono.studies.stages import BOUNDS, FIT, START, Found, SplitRecords, Stage, costs_of
 from unisono.studies.stages import EVALUATION as EVALUATION_STAGE
 from unisono.studies.streamed import StreamedRecords
@@ -249,15 +255,13 @@ class LocalRun:
             words = f"{stage.name}: {stage.study.algorithm.name}"
             follow(Progress(done, number, words))
             outcome = self._stage(stage, books, found)
-            found |= {stage.name: outcome.value, f"{stage.name} state": outcome.state}
+            found[stage.name] = outcome.value
             shapes[stage.name], opened[stage.name] = outcome.shape, outcome.opened
             budgets.write()
             diary.step(done + 1, None, answered=built.file.names, score=None, words=words)
-        choice = built.choice(found) if opened[SCORES] else None
-        place = 0 if choice is None else choice.best
-        name = stage_name(built.shared[place])
-        value, seen = built.value(place, found), (shapes[name], opened[name])
-        return self._chosen(built, books, choice, value, *seen)
+        choice, taken = built.outcome(found, opened)
+        seen = (shapes[taken.stage], opened[taken.stage])
+        return self._chosen(built, books, choice, taken, *seen)
 
     def _search_at_random(
         self, built: SearchBuilt, books: Mapping[str, Ledger], follow: Follow
@@ -298,8 +302,9 @@ class LocalRun:
             added([cost] * _times(book, name))
             for book, cost in zip(books.values(), built.costs, strict=True)
         ]
+        taken = Taken(outcome.value, built.candidates[place].study, stage_name(place))
         seen = (outcome.shape, outcome.opened, paid)
-        return self._chosen(built, books, Choice(place, scores), outcome.value, *seen)
+        return self._chosen(built, books, Choice(place, scores), taken, *seen)
 
     def _one_run(
         self, built: SearchBuilt, place: int, pots: Mapping[str, Ledger]
@@ -330,27 +335,26 @@ class LocalRun:
         built: SearchBuilt,
         books: Mapping[str, Ledger],
         choice: Choice | None,
-        value: Any,
+        taken: Taken,
         shape: tuple[int, ...],
         opened: int,
         costs: Sequence[Mapping[Viewer, Composed]] | None = None,
     ) -> dict[str, Any]:
         """Write down the candidate that was taken, with the certificate of the whole search;
         `costs` where more was shown than the study plans for."""
-        folder = self.place.folder
-        chosen = built.candidates[0 if choice is None else choice.best]
+        folder, study = self.place.folder, taken.study
         certificate = certify(
-            chosen.study,
+            study,
             books,
             ACCOUNTANT,
-            secure_sum=IDEAL if chosen.study.trust is Trust.SECURE_SUM else "",
+            secure_sum=IDEAL if study.trust is Trust.SECURE_SUM else "",
             costs=built.costs if costs is None else costs,
             file=built.file.hash,
         )
-        write_transcript(folder, chosen.study, shape, value, chosen.study.algorithm.rounds)
-        shown = save_chosen(folder, built, choice, value, opened, certificate, alone=True)
+        write_transcript(folder, study, shape, taken.value, study.algorithm.rounds)
+        shown = save_chosen(folder, built, choice, taken.value, opened, certificate, alone=True)
         if self.test is not None and "failed" not in shown:
-            EVALUATION.write(folder, chosen.judge(value, *self.test))
+            EVALUATION.write(folder, built.judge_taken(choice, taken.value, self.test))
         for policy in self.policies.values():
             _order(policy, built.file).unlink(missing_ok=True)
         return shown

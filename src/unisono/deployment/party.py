@@ -20,8 +20,12 @@ from typing import Any
 from cryptography import x509
 
 from unisono.core.certificate import certify
+from unisono.core.grant import Grant
+from unisono.core.ledger import Ledger
+from unisono.core.prepaid import exhausted, one_of, prepaid
 from unisono.core.streamed import StreamedColumns
 from unisono.core.study import Party
+from unisono.core.trust import ITERATES
 from unisono.core.values import Private
 from unisono.deployment.files import folder_for, locked, save_chosen, save_result
 from unisono.deployment.job import JobAgreement, agreement
@@ -30,6 +34,7 @@ from unisono.deployment.record import Budgets, RunLog
 from unisono.deployment.run_folder import require_folder
 from unisono.engines import compilation_cache, wire
 from unisono.engines.distributed.party import Responder
+from unisono.engines.distributed.results import unnamed_hash
 from unisono.engines.payments import file_label, paid_training
 from unisono.errors import InvalidInput, PrivacyViolation, UnisonoError
 from unisono.runs import folder as runs
@@ -43,8 +48,8 @@ from unisono.studies.order import found_key, keep_key, new_key
 from unisono.studies.policy import check_round, require_allowed, require_server
 from unisono.studies.policy_file import PolicyFile, load_policy
 from unisono.studies.roster import load_roster
-from unisono.studies.search import SCORES, SearchBuilt, each_candidate, stage_name
-from unisono.studies.stages import EVALUATION, FIT, costs_of
+from unisono.studies.search import SearchBuilt, each_candidate
+from unisono.studies.stages import EVALUATION, FIT, Stage, costs_of
 
 log = logging.getLogger("unisono.party")
 
@@ -82,6 +87,52 @@ def connection(address: str, authority: Path, insecure: bool) -> Connection:
 
     require_address(address, insecure)
     return Connection(address, None if insecure else _authority(authority))
+
+
+class PaidRuns:
+    """A party's payment for a search by random stopping: for as many runs as there can be, in one
+    grant before the first. A run that was begun by another process of this party is over for it,
+    and so are those after it: their noise is gone, and nothing is paid twice."""
+
+    def __init__(self, built: SearchBuilt, ledger: Ledger, party: str, session: Session) -> None:
+        self._ledger, self._place = ledger, built.file.party(party)
+        self._cost = built.costs[self._place]
+        label = file_label(built.file.hash)
+        self._purpose = f"session {session.id.hex()[:32]} search{label}"
+        self._grant: Grant | None = None
+        self._run: tuple[int, Ledger] | None = None
+
+    @property
+    def _paid(self) -> bool:
+        return self._purpose in self._ledger.purposes()
+
+    def check(self) -> None:
+        """Refuse, before the party joins, a search that its ledger could not pay."""
+        if not self._paid:
+            self._ledger.check(self._cost)
+
+    def ledger_of(self, built: Built, stage: Stage) -> tuple[Ledger, bool]:
+        """Who pays for a stage, and whether this party may only look on: where others are enough, a
+        run that it missed is no reason to miss those that follow."""
+        assert isinstance(built, SearchBuilt)
+        run, facts = built.run_at(stage), stage.study.facts
+        if run is None:  # of the lots, which read nothing
+            return exhausted(self._ledger), True
+        if self._run is None or self._run[0] != run:
+            self._run = (run, self._begun(built, run))
+        return self._run[1], self._grant is None or facts.minimum_parties < facts.parties
+
+    def _begun(self, built: SearchBuilt, run: int) -> Ledger:
+        assert built.lots is not None
+        assert built.file.search is not None
+        if self._grant is None and run == 0 and not self._paid:
+            most = built.file.search.most
+            self._grant = self._ledger.authorize(self._cost, most, self._purpose, once=True)
+        if self._grant is None:
+            return exhausted(self._ledger)
+        parts = built.parts[self._place]
+        bought = built.run_of(parts, built.lots.places[run])
+        return prepaid(self._grant.draw(run), one_of(parts, ITERATES), bought)
 
 
 class Member:
@@ -138,11 +189,17 @@ class Member:
         self.authority: bytes | None = None  # who issues the server's certificate, where it has one
         # One for each stage that has begun, the last of which is under way.
         self._responders: list[Responder] = []
+        self._runs: PaidRuns | None = None
+        if isinstance(built, SearchBuilt) and built.at_random:
+            self._runs = PaidRuns(built, self.ledger, seat.name, session)
         try:
             self._begin()
-            self.responder.spender.check()
-            if not self.responder.spender.begun:
-                self.ledger.check(built.costs[built.file.party(seat.name)])
+            if self._runs is not None:
+                self._runs.check()
+            else:
+                self.responder.spender.check()
+                if not self.responder.spender.begun:
+                    self.ledger.check(built.costs[built.file.party(seat.name)])
         except BaseException:
             self.close()
             raise
@@ -166,19 +223,23 @@ class Member:
     def finished(self) -> bool:
         """Whether this party knows all that will come of the study: where a stage found nothing
         that the next ones need, none follows."""
-        number, stages = len(self._responders), self.agreed.built.stages
+        number, stages = len(self._responders), self.agreed.built.course
         lost = not self.responder.opened and stages[number - 1].last_if_lost
-        return self.responder.finished and (number == len(stages) or lost)
+        whole = number == len(stages) and self.agreed.built.course_known
+        return self.responder.finished and (whole or lost)
 
     def _begin(self) -> None:
         """The next stage: the records, as it reads them, given what the stages before found."""
-        stages, number = self.agreed.built.stages, len(self._responders)
+        number, stages = len(self._responders), self.agreed.built.course
         stage, session, name = stages[number], self.agreed.sessions[number], self.seat.name
-        found = {one.name: r.result for one, r in zip(stages, self._responders, strict=False)}
+        found = self._found
+        ledger, bystander = self.ledger, False
+        if self._runs is not None:
+            ledger, bystander = self._runs.ledger_of(self.agreed.built, stage)
         columns = stage.columns(self._records, found)
         responder = Responder(
             stage.begun(found),
-            Party(name, Private(columns, name), self.ledger),
+            Party(name, Private(columns, name), ledger),
             self._identity,
             session,
             allow=self._allow if stage.name == FIT else lambda _: check_round(self._policy),
@@ -186,6 +247,7 @@ class Member:
             keep=partial(write, self._private(session, "told")),
             label=file_label(self.agreed.built.file.hash, stage.suffix),
             learnt_from=self._learnt_from,
+            bystander=bystander,
         )
         responder.authority = self.authority
         streamed = isinstance(columns, StreamedColumns)
@@ -194,6 +256,12 @@ class Member:
         self._responders.append(responder)
         if number and stage.name == FIT:  # compiled before anybody waits for a round of it
             self._compile()
+
+    @property
+    def _found(self) -> dict[str, Any]:
+        """What the stages that have begun were told, by their names."""
+        stages = self.agreed.built.course
+        return {one.name: r.result for one, r in zip(stages, self._responders, strict=False)}
 
     @property
     def _learnt_from(self) -> bool:
@@ -206,7 +274,7 @@ class Member:
         """Bytes in, bytes out, by whoever answers for the stage that is asked about."""
         self.responder.authority = self.authority
         asked = _session(data)
-        if self.responder.finished and not self.finished:
+        if self.responder.finished and not self.finished and not self._at_a_loss:
             following = self.agreed.sessions[len(self._responders)].id.hex()
             if asked == following:
                 try:
@@ -214,7 +282,18 @@ class Member:
                 except Exception as error:  # whatever the data provoke looks like a dropout
                     log.error("%s: cannot begin the next stage: %s", self.seat.name, error)
         known = {responder.session.id.hex(): responder for responder in self._responders}
-        return known.get(asked, self.responder).answer(data)
+        reply = known.get(asked, self.responder).answer(data)
+        if self.responder.finished:
+            try:
+                self.agreed = self.agreed.known(self._found)
+            except UnisonoError as error:  # a server that tells what cannot be: nothing follows
+                log.error("%s: %s", self.seat.name, error)
+        return reply
+
+    @property
+    def _at_a_loss(self) -> bool:
+        """Whether nothing is known that could follow."""
+        return len(self._responders) >= len(self.agreed.sessions)
 
     def greeted_by_others(self, data: bytes) -> bool:
         """Whether the server runs another study: it greets the parties of another session, and
@@ -247,48 +326,55 @@ class Member:
     def recall(self) -> bool:
         """Take up what an earlier process of this party was told, stage by stage. Whether it was
         all, and ended before it had written its certificate: then nothing is left to ask for."""
-        for session in self.agreed.sessions:
+        number = 0
+        while number < len(self.agreed.sessions):  # of which lots, once told, make more
             try:
-                told = self._private(session, "told").read_bytes()
+                told = self._private(self.agreed.sessions[number], "told").read_bytes()
             except OSError:
                 return False
             self.answer(told)
             if self.finished:
                 return True
+            number += 1
         return False
 
     def finish(self) -> dict[str, Any]:
         """Write the result and this party's own certificate; returns the result."""
         built, session = self.agreed.built, self.agreed.session
-        by_name = dict(zip((stage.name for stage in built.stages), self._responders, strict=False))
+        by_name = dict(zip((stage.name for stage in built.course), self._responders, strict=False))
         # Where not even ranges were found, nothing was learnt: that stage opened nothing.
         answered, books = by_name.get(FIT, self.responder), {self.seat.name: self.ledger}
         choice, search = None, built if isinstance(built, SearchBuilt) else None
-        if search is not None and SCORES in by_name and by_name[SCORES].opened:
-            choice = search.choice({name: one.result for name, one in by_name.items()})
-            answered = by_name[stage_name(choice.best)]
+        study, result = built.study, answered.result
+        if search is not None:
+            opened_rounds = {name: one.opened for name, one in by_name.items()}
+            choice, taken = search.outcome(self._found, opened_rounds)
+            result, study, answered = taken.value, taken.study, by_name[taken.stage]
         built = built.bounded({name: one.result for name, one in by_name.items() if one.opened})
         begun = [stage for stage in built.stages if stage.name in by_name]
+        at_random = search is not None and search.at_random
+        costs = built.costs if at_random else costs_of(begun)
+        told = answered.result_hash
+        if at_random:  # a hash that names its session would name the run
+            told = unnamed_hash(session, answered.opened, result)
         certificate = certify(
-            built.study
-            if search is None
-            else search.candidates[choice.best if choice else 0].study,
+            study if search is not None else built.study,
             books,
             self.ledger.accountant,
             secure_sum=session.describe() if session.masked else "",
             transport=self._transport,
-            costs=[costs_of(begun)[built.file.party(self.seat.name)]],
+            costs=[costs[built.file.party(self.seat.name)]],
             file=built.file.hash,
-            result=answered.result_hash,
+            result=told,
         )
         rounds = built.study.algorithm.rounds
         if self._diary is not None and self._budgets is not None:
-            self._diary.step(rounds, answered.result)
+            self._diary.step(rounds, result)
             self._budgets.write()
-        if answered.signed is not None:
+        if answered.signed is not None and not at_random:
             proof = answered.signed.to_json(answered.result_hash)
             SIGNATURE.write(self.seat.output, proof)
-        output, result, opened = self.seat.output, answered.result, answered.opened
+        output, opened = self.seat.output, answered.opened
         if search is None:
             judged = [built.file.names[party] for party in answered.learnt_from]
             shown = save_result(output, built, result, opened, certificate, learnt_from=judged)

@@ -19,12 +19,13 @@ from unisono.deployment.record import RunLog, model_so_far, write_transcript
 from unisono.engines import compilation_cache
 from unisono.engines.checkpoint import Checkpoint
 from unisono.engines.distributed.link import Link
+from unisono.engines.distributed.results import unnamed_hash
 from unisono.engines.distributed.server import StageOutcome, coordinate
 from unisono.errors import InvalidInput
 from unisono.runs import folder as runs
 from unisono.secagg.session import Session
 from unisono.studies.build import Built
-from unisono.studies.search import SCORES, SearchBuilt, stage_name
+from unisono.studies.search import LOTS, SearchBuilt
 from unisono.studies.stages import BOUNDS, EVALUATION, FIT, START, Stage, costs_of
 
 _PAUSE = 0.5  # seconds between looks at who is there
@@ -45,6 +46,9 @@ class _Server:
 
     def __init__(self, link: Link, job: Job) -> None:
         self.job, self.agreed = job, job.agreement()
+        searched = self.agreed.built
+        if isinstance(searched, SearchBuilt) and searched.at_random:
+            self.agreed = self.agreed.known({LOTS: job.lots(searched).told})
         self.study, self.names = self.agreed.built.study, self.agreed.built.file.names
         self.link = link
         self.unhurried = Unhurried(link, self.study.facts.minimum_parties)
@@ -63,8 +67,8 @@ class _Server:
             facts, patience = self.study.facts, job.conditions.connect_timeout
             _await_parties(self.link, facts.minimum_parties, patience, self._say)
         began = time.monotonic()
-        for stage, session in zip(built.stages, self.agreed.sessions, strict=True):
-            if late is not None and not job.checkpoint(stage).exists():
+        for stage, session in zip(built.course, self.agreed.sessions, strict=True):
+            if late is not None and not job.told(stage):
                 break
             waits = late
             if waits is None and stage.name != EVALUATION and job.pending:
@@ -73,7 +77,7 @@ class _Server:
             ends = not outcome.opened and stage.last_if_lost
             learnt = FIT in self.outcomes
             if isinstance(built, SearchBuilt):
-                learnt = stage.name == SCORES
+                learnt = stage.name == built.course[-1].name
             if late is None and (learnt or ends):
                 self._write(stage, session, outcome, time.monotonic() - began)
             if ends:
@@ -88,7 +92,7 @@ class _Server:
         if study.trust is Trust.TRUSTED_SERVER:
             noise = server_noise(study.algorithm, study.facts, study.trust, seed=None)
         if stage.name != FIT and late is None:
-            self._say(f"{stage.name}: one release over the parties")
+            self._say(f"{stage.name}: {_doing(study)} the parties")
         outcome = coordinate(
             study,
             self.unhurried,
@@ -180,26 +184,28 @@ class _Server:
 
     def _write_choice(self, built: SearchBuilt, session: Session) -> None:
         """The documents of a search: all of it is over, or a candidate could not be learnt."""
-        folder, names, choice = self.job.folder, list(self.outcomes), None
-        if names[-1] == SCORES and self.outcomes[SCORES].opened:
-            choice = built.choice({name: one.value for name, one in self.outcomes.items()})
-        place = 0 if choice is None else choice.best
-        chosen, fit = built.candidates[place], self.outcomes[stage_name(place)]
+        folder, outcomes = self.job.folder, self.outcomes
+        found = {name: one.value for name, one in outcomes.items()}
+        choice, taken = built.outcome(found, {name: one.opened for name, one in outcomes.items()})
+        study, fit = taken.study, outcomes[taken.stage]
+        begun, result = [one for one in built.stages if one.name in outcomes], fit.result_hash
+        if built.at_random:  # a hash that names its session would name the run
+            result = unnamed_hash(self.agreed.session, fit.opened, taken.value)
         certificate = certify(
-            chosen.study,
+            study,
             {},
             ACCOUNTANT,
             delta=built.file.privacy.delta,
             secure_sum=session.describe() if session.masked else "",
-            costs=costs_of([one for one in built.stages if one.name in self.outcomes]),
+            costs=built.costs if built.at_random else costs_of(begun),
             file=built.file.hash,
-            result=fit.result_hash,
+            result=result,
         )
         if self.test is not None and fit.opened:
-            runs.EVALUATION.write(folder, chosen.judge(fit.value, *self.test))
-        shape, rounds = _shape(chosen.study, fit.transcript), chosen.study.algorithm.rounds
-        write_transcript(folder, chosen.study, shape, fit.value, rounds)
-        save_chosen(folder, built, choice, fit.value, fit.opened, certificate)
+            runs.EVALUATION.write(folder, built.judge_taken(choice, taken.value, self.test))
+        shape, rounds = _shape(study, fit.transcript), study.algorithm.rounds
+        write_transcript(folder, study, shape, taken.value, rounds)
+        save_chosen(folder, built, choice, taken.value, fit.opened, certificate)
 
 
 class Unhurried:
@@ -257,6 +263,10 @@ def _standing(job: Job, agreed: JobAgreement, number: int) -> tuple[Any, list[st
     _, (state, counted, *_) = Checkpoint(job.checkpoint(stage), agreed.session.id.hex()).load(like)
     names = agreed.built.file.names
     return state, [n for n, last in zip(names, counted, strict=True) if last == number - 1]
+
+
+def _doing(study: Study) -> str:
+    return "one release over" if study.algorithm.rounds else "told to"
 
 
 def _shape(study: Study, transcript: Transcript) -> tuple[int, ...]:

@@ -1,10 +1,10 @@
 """The average of fitted models: a function of what was released about each, so that it is free.
 
 Models of half the budget each have noise that does not depend on each other's, and errors of their
-own; the mean of their answers has less of both. Probabilities are averaged as logarithms, so that a
-model that is sure counts more (a product of experts; Hinton 2002), numbers as they are.
+own; the mean of their answers has less of both (`models.average` has the rule).
 """
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,9 +13,11 @@ from sklearn.base import is_regressor
 from sklearn.metrics import accuracy_score, r2_score
 
 from unisono.data import numbers
+from unisono.data.columns import NumericColumn
+from unisono.data.schema import Schema
 from unisono.errors import InvalidInput
-
-_LEAST = 1e-12  # of a probability whose logarithm is taken
+from unisono.estimators.foundation import write_model
+from unisono.models.average import AVERAGE, Average, averaged_chances
 
 
 def can_be_averaged(models: Sequence[Any]) -> bool:
@@ -56,10 +58,7 @@ class AveragedModel:
         """(n, classes), each in proportion to the geometric mean of the members'."""
         if self._regressor:
             raise InvalidInput("an average of regressions has no probabilities: use predict")
-        chances = [np.asarray(own.predict_proba(X), float) for own in self.members_]
-        logs = np.mean([np.log(np.maximum(own, _LEAST)) for own in chances], axis=0)
-        odds = np.exp(logs - logs.max(axis=1, keepdims=True))
-        return np.asarray(odds / odds.sum(axis=1, keepdims=True))
+        return averaged_chances([np.asarray(own.predict_proba(X), float) for own in self.members_])
 
     def score(self, X: Any, y: Any) -> float:
         """Accuracy or R² on records that are nobody's secret: nothing is paid."""
@@ -67,11 +66,42 @@ class AveragedModel:
             return float(r2_score(numbers(y), self.predict(X)))
         return float(accuracy_score(y, self.predict(X)))
 
-    def save(self, path: Any) -> None:
-        raise InvalidInput(
-            f"{path}: an average of models is not written as one; save each of its members_, or "
-            "search with average=False"
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the average with all its members to one folder, for `unisono.load`."""
+        names = [own._model for own in self.members_]
+        write_model(
+            path,
+            self.certificate_,
+            fitted_as=(
+                AVERAGE.name,
+                {"members": names},
+                _widest([own._schema_kept() for own in self.members_]),
+                Average.of([own._prediction() for own in self.members_]),
+            ),
+            title=f"The average of {len(names)} models",
+            model=AVERAGE.name,
+            algorithm=f"the average of {', '.join(names)}",
+            study=self.certificate_.study,
+            statements=[*self.statements_, *_said_by_members(self.members_)],
         )
+
+
+def _widest(schemas: Sequence[Schema]) -> Schema:
+    """One schema for members that scale numbers by themselves: bounds that hold those of all."""
+    columns = {}
+    for name, column in schemas[0].columns.items():
+        own = [schema.columns[name] for schema in schemas]
+        spans = [one.span for one in own if isinstance(one, NumericColumn)]
+        if spans:
+            low, high = min(span[0] for span in spans), max(span[1] for span in spans)
+            column = column.model_copy(update={"bounds": (low, high)})
+        columns[name] = column
+    return schemas[0].model_copy(update={"columns": columns})
+
+
+def _said_by_members(members: Sequence[Any]) -> list[str]:
+    """What members say, each thing once."""
+    return list(dict.fromkeys(words for own in members for words in own.statements_))
 
 
 __all__ = ["AveragedModel", "can_be_averaged"]

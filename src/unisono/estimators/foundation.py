@@ -1,7 +1,7 @@
 """What all private estimators share: from rows to a study, a run and its certificate."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
@@ -114,6 +114,31 @@ class Released(NamedTuple):
         return replace(self.result, value=jax.tree.map(np.asarray, own.result(server)))
 
 
+def write_model(
+    path: str | os.PathLike[str],
+    certificate: Certificate,
+    fitted_as: "tuple[str, Mapping[str, Any], Schema, Prediction]",
+    **shown: Any,
+) -> None:
+    """A folder for `unisono.load`: a model, `fitted_as` this, its certificate, and what is shown of
+    it to people."""
+    from unisono.models.fitted import fitted_document, save_model
+
+    folder = Path(path)
+    if (folder / "run.json").exists() or folder.is_file():
+        what = "holds a run" if folder.is_dir() else "is a file"
+        raise InvalidInput(f"{folder} {what}: choose another folder to save to")
+    document, arrays = fitted_document(*fitted_as)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidInput(
+            f"{folder} cannot be made into a folder: {error.strerror}; choose another place"
+        ) from None
+    CERTIFICATE.write(folder, certificate.to_json())
+    save_model(folder, shown, document, arrays)
+
+
 class PrivateEstimator(BaseEstimator):
     """Parameters, checks and the run; subclasses know the algorithm and the labels."""
 
@@ -184,31 +209,17 @@ class PrivateEstimator(BaseEstimator):
         """Write the fitted model to a folder, for `unisono.load`: JSON and plain arrays in the
         format of a run's result, without the ledger."""
         check_is_fitted(self)
-        from unisono.models.fitted import fitted_document, save_model
-
-        folder = Path(path)
-        if (folder / "run.json").exists() or folder.is_file():
-            what = "holds a run" if folder.is_dir() else "is a file"
-            raise InvalidInput(f"{folder} {what}: choose another folder to save to")
-        document, arrays = fitted_document(
-            self._model, self._settings_kept(), self._schema_kept(), self._prediction()
-        )
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InvalidInput(
-                f"{folder} cannot be made into a folder: {error.strerror}; choose another place"
-            ) from None
-        CERTIFICATE.write(folder, self.certificate_.to_json())
-        shown = {
-            "title": type(self).__name__,
-            "model": self._model,
-            "algorithm": self.certificate_.algorithm,
-            "study": self.certificate_.study,
-            "statements": list(self.statements_),
+        write_model(
+            path,
+            self.certificate_,
+            fitted_as=(self._model, self._settings_kept(), self._schema_kept(), self._prediction()),
+            title=type(self).__name__,
+            model=self._model,
+            algorithm=self.certificate_.algorithm,
+            study=self.certificate_.study,
+            statements=list(self.statements_),
             **self._result_kept(),
-        }
-        save_model(folder, shown, document, arrays)
+        )
 
     # ------------------------------------------------------------- in notebooks
 
@@ -754,4 +765,5 @@ __all__ = [
     "Quoted",
     "Released",
     "unknown_bounds",
+    "write_model",
 ]

@@ -21,10 +21,17 @@ _TEXT = (
     'declare the column, as columns={"sex": {"kind": "category", "values": ["F", "M"]}}, or as '
     '"true-false" or "date"; nothing was spent'
 )
+_NO_NUMBERS = "text (could not convert string to float)"
+_TEXT_TARGETS = (
+    "this estimator predicts numbers. Give numbers, or take a classifier for classes; nothing was "
+    "spent"
+)
 
 
 def validate_data(estimator: Any, *arrays: Any, **options: Any) -> Any:
-    """As scikit-learn's function of this name; refusals of cells say what to do."""
+    """As scikit-learn's function of this name; refusals of cells say what to do, and quote none."""
+    if options.get("y_numeric") and len(arrays) > 1:
+        require_numbers(arrays[1], "y")
     try:
         return _validate_data(estimator, *arrays, **options)
     except ValueError as error:
@@ -32,10 +39,24 @@ def validate_data(estimator: Any, *arrays: Any, **options: Any) -> Any:
         if "contains NaN" in first or "contains infinity" in first:
             raise InvalidInput(f"{first}: {_MISSING}") from None
         if "could not convert string" in first:  # its further words quote a cell
-            raise InvalidInput(
-                f"X holds text (could not convert string to float): {_TEXT}"
-            ) from None
+            raise InvalidInput(f"X holds {_NO_NUMBERS}: {_TEXT}") from None
         raise
+
+
+def require_numbers(values: Any, what: str) -> np.ndarray | None:
+    """Values as an array of numbers; None of what makes no array, which is refused elsewhere. Text
+    is refused in words of our own: NumPy's quote the cell, which is a record's secret."""
+    try:
+        found = np.asarray(values)
+    except (ValueError, TypeError):
+        return None
+    if found.dtype.kind not in "OSU" or found.ndim == 0:
+        return found
+    try:
+        return found.astype(np.float64)
+    except (ValueError, TypeError):
+        said = _TEXT if what == "X" else _TEXT_TARGETS
+        raise InvalidInput(f"{what} holds {_NO_NUMBERS}: {said}") from None
 
 
 def numbers_of(table: RecordTable, names: tuple[str, ...]) -> np.ndarray:
@@ -81,4 +102,4 @@ def require_same_names(estimator: Any, names: tuple[str, ...]) -> None:
     )
 
 
-__all__ = ["numbers_of", "require_same_names", "validate_data"]
+__all__ = ["numbers_of", "require_numbers", "require_same_names", "validate_data"]

@@ -45,7 +45,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_regressor
 from sklearn.model_selection import ParameterGrid
-from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from unisono.accounting.accountant import ACCOUNTANT
@@ -63,25 +62,32 @@ from unisono.core.prepaid import (
     stopping_cost,
 )
 from unisono.core.privacy import Privacy
-from unisono.core.study import Party, Study
-from unisono.core.trust import ITERATES, Relation, Viewer, describe
-from unisono.core.values import Private
+from unisono.core.study import Study
+from unisono.core.trust import ITERATES, Viewer, describe
 from unisono.core.words import did_you_mean
-from unisono.data import listed, numbers
-from unisono.data.order import order_key, secret_order
 from unisono.data.scaling import target_scaling
 from unisono.engines.payments import local_cost
 from unisono.errors import InvalidInput, UnknownEvent, warn
 from unisono.estimators.averaged import AveragedModel, can_be_averaged
-from unisono.estimators.classifiers import places_of
-from unisono.estimators.foundation import Quoted
+from unisono.estimators.candidates import (
+    copied,
+    groups_of,
+    is_grid,
+    relation_of,
+    require_searchable,
+    usual_candidates,
+)
+from unisono.estimators.judged_candidates import (
+    record_scores,
+    released_scores,
+    score_gain,
+    scores_study,
+)
+from unisono.estimators.learn_or_judge import Split, as_given, read_rows, split_records
 from unisono.estimators.members import (
-    Membership,
-    facts_of,
     fresh_ledgers,
     given_ledgers,
     membership,
-    public_sizes,
     warn_of_fresh,
 )
 from unisono.estimators.statements import DrownedByNoise
@@ -89,14 +95,11 @@ from unisono.releases.together import largest_part
 
 ALL, RANDOM_STOPPING = "all", "random-stopping"
 METHODS = (ALL, RANDOM_STOPPING)
+MOST_RUNS = 1000
 # Scores of all candidates get this part of epsilon: where fits have no exact curve, what is dearer
 # is found by Rényi bounds, which are up to a tenth above the exact one of Gaussian scores.
 _SCORES = 0.9
 _ADDED = 0.4  # of what all fits show, at most, where scores are added to them
-# Less, down to a tenth of it, where noise between two scores stays within half a point.
-_APART, _LEAST_SCORES = 0.005, 0.1
-# Networks that are tried where nobody says; set on moons, banana, ring, phoneme and bent planes.
-_HIDDEN, _FAST = (32,), 3.0
 
 
 @dataclass(frozen=True)
@@ -147,7 +150,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
     most_runs : with "random-stopping", the largest number of runs; None: twice the number of
         releases that candidates differ in.
     average : with "all", whether the average of the first candidates of all releases is judged,
-        too. It costs nothing, and is often the best; it predicts, and is not saved as one model.
+        too. It costs nothing, and is often the best; it predicts and is saved as one model.
     scoring : "accuracy", or "brier" (1 minus the squared error of the true class's probability);
         regressions have 1 minus the squared error in units of half the target's range, at least 0.
     ledger, random_state : as those of estimators.
@@ -187,11 +190,13 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any, parties: Any = None) -> "PrivateSearch":
         """Choose and fit: rows X (n, d), labels or targets y (n,), the party of each row (n,)."""
-        X, y = _rows(X), _as_given(y)
+        X, y = read_rows(X), as_given(y)
         settings, models = self._candidates(X.shape[1])
         self._require(models)
         check_consistent_length(X, y)
-        split = _split(models[0], membership(parties, len(X)), self.holdout, self.random_state)
+        split = split_records(
+            models[0], membership(parties, len(X)), self.holdout, self.random_state
+        )
         if self.candidates is None:
             self._warn_where_it_cannot_help(models, split)
         plan = self._planned(models, X, y, split)
@@ -226,7 +231,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         plan: _Plan,
         X: Any,
         y: Any,
-        split: "_Split",
+        split: Split,
         books: Sequence[Ledger],
     ) -> tuple[list[Any], np.ndarray]:
         if plan.apart:
@@ -253,13 +258,13 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         plan: _Plan,
         X: Any,
         y: Any,
-        split: "_Split",
+        split: Split,
         pots: Sequence[Ledger],
     ) -> dict[int, Any]:
         """By place, candidates that are functions of one release, which is made once."""
         fitted: dict[int, Any] = {}
         for place in members:
-            own = _copied(
+            own = copied(
                 models[place], plan.epsilon, self.delta, split.ledgers(pots), self.random_state
             )
             if fitted:
@@ -273,13 +278,15 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         study: Study,
         X: Any,
         y: Any,
-        split: "_Split",
+        split: Split,
         pots: Sequence[Ledger],
         purpose: str,
     ) -> np.ndarray:
         """The noisy score of each, in one release."""
-        judged = np.stack([_scores(own, self.scoring, *split.judges(X, y)) for own in fitted], 1)
-        return _released_scores(study, judged, split, pots, purpose)
+        judged = np.stack(
+            [record_scores(own, self.scoring, *split.judges(X, y)) for own in fitted], 1
+        )
+        return released_scores(study, judged, split, pots, purpose)
 
     def _fit_at_random(
         self,
@@ -287,7 +294,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         plan: _Plan,
         X: Any,
         y: Any,
-        split: "_Split",
+        split: Split,
         books: Sequence[Ledger],
     ) -> tuple[int, Any, float]:
         """Pay for as many runs as there can be, make them, and keep the best of so many as were
@@ -318,9 +325,9 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
 
     # ------------------------------------------------------------- planning
 
-    def _planned(self, models: Sequence[Any], X: Any, y: Any, split: "_Split") -> _Plan:
+    def _planned(self, models: Sequence[Any], X: Any, y: Any, split: Split) -> _Plan:
         """The largest epsilon of one fit with which the whole search keeps its promise."""
-        promise = Privacy(self.epsilon, self.delta, _relation(models[0]))
+        promise = Privacy(self.epsilon, self.delta, relation_of(models[0]))
 
         def tried(epsilon: float) -> tuple[_Plan, float]:
             plan = self._priced(models, epsilon, X, y, split, apart=bool(self.holdout))
@@ -351,13 +358,13 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         epsilon: float,
         X: Any,
         y: Any,
-        split: "_Split",
+        split: Split,
         apart: bool,
     ) -> _Plan:
         """What one epsilon for a fit makes of the search. Not `apart`, where records learn and
         judge, or where what is dearer, fits or scores, is not known: then both are added up."""
         quotes = [split.quoted(model, epsilon, self.delta, X, y) for model in models]
-        groups = _groups(models, quotes)
+        groups = groups_of(models, quotes)
         studies = tuple(quote.plan.study.hash for quote in quotes)
         fits = tuple(quotes[members[0]].cost for members in groups)
         every = self.method == ALL
@@ -366,11 +373,11 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         if not apart:
             most = _ADDED * epsilon * (math.sqrt(len(groups)) if every else 1.0)
         shown = Privacy(most, self.delta, quotes[0].relation)
-        gain = _gain(models[0], self.scoring)
+        gain = score_gain(models[0], self.scoring)
         everything = len(models) + self._averages(models, groups)
         judged = [everything] if every else [len(members) for members in groups]
         scores = tuple(
-            _scores_study(number, gain, shown, quotes[0], split, frugal=not apart)
+            scores_study(number, gain, shown, quotes[0], split, frugal=not apart)
             for number in judged
         )
         plan = _Plan(epsilon, fits, scores, groups, {}, studies, apart)
@@ -400,7 +407,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         return kept
 
     def _most(self, candidates: int) -> int:
-        return 2 * candidates if self.most_runs is None else int(self.most_runs)
+        return min(2 * candidates, MOST_RUNS) if self.most_runs is None else int(self.most_runs)
 
     # ------------------------------------------------------------- checks
 
@@ -408,7 +415,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         given = self.candidates
         if given is None:
             given = usual_candidates(self.estimator, columns, pure=not self.delta)
-        settings = [dict(one) for one in (ParameterGrid(given) if _is_grid(given) else given)]
+        settings = [dict(one) for one in (ParameterGrid(given) if is_grid(given) else given)]
         models = []
         for one in settings:
             own = dict(one)
@@ -447,10 +454,9 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
                 f"average = {self.average!r} with method = {self.method!r}, of which one model is "
                 'shown: use method="all", whose candidates are all released; nothing was spent'
             )
-        if self.method == RANDOM_STOPPING and not 1 <= self._most(len(models)) <= 1000:
-            raise InvalidInput(f"most_runs = {self.most_runs!r}: it lies between 1 and 1000")
+        self._require_most()
         for model in models:
-            _require_searchable(model, self.scoring)
+            require_searchable(model, self.scoring)
         for name in ("relation", "trust", "records", "minimum_parties", "colluders"):
             if len({repr(getattr(model, name)) for model in models}) > 1:
                 raise InvalidInput(f"candidates differ in {name}: they are compared under one")
@@ -463,30 +469,39 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
                 "of them the same; nothing was spent"
             )
 
-    def _warn_where_it_cannot_help(self, models: Sequence[Any], split: "_Split") -> None:
+    def _require_most(self) -> None:
+        most = self.most_runs
+        whole = isinstance(most, int | np.integer) and not isinstance(most, bool)
+        if most is not None and not (whole and 1 <= most <= MOST_RUNS):
+            raise InvalidInput(
+                f"most_runs = {most!r}: give a whole number from 1 to {MOST_RUNS}, or leave it "
+                "out; nothing was spent"
+            )
+
+    def _warn_where_it_cannot_help(self, models: Sequence[Any], split: Split) -> None:
         """Of the usual candidates, by public facts, before anything is paid."""
         from unisono.planning.verdicts import network_beside_line
 
         classes = 0 if is_regressor(models[0]) else len(models[0].classes)
-        if words := network_beside_line(split.taught, self.epsilon, classes):
+        if words := network_beside_line(split.taught, self.epsilon, classes, bool(self.average)):
             warn(
                 f"a search cannot be expected to help here: {words}; the estimator by itself with "
                 "all of epsilon is likely to be better, or give candidates of your own",
                 DrownedByNoise,
             )
 
-    def _ledgers(self, split: "_Split", plan: _Plan, model: Any) -> list[Ledger]:
+    def _ledgers(self, split: Split, plan: _Plan, model: Any) -> list[Ledger]:
         seed = self.random_state
         if self.ledger is not None:
             return given_ledgers(self.ledger, split.members, seed)
         warn_of_fresh(seed)
         parties, budget = len(split.members.names), Budget(self.epsilon, self.delta)
         return fresh_ledgers(
-            split.members, [plan.total] * parties, [budget] * parties, _relation(model), seed
+            split.members, [plan.total] * parties, [budget] * parties, relation_of(model), seed
         )
 
     def _certificate(
-        self, best: Any, plan: _Plan, split: "_Split", books: Sequence[Ledger]
+        self, best: Any, plan: _Plan, split: Split, books: Sequence[Ledger]
     ) -> Certificate:
         named = dict(zip(split.members.names, books, strict=True))
         study = Study(best._search_study.method, best._search_study.facts, plan.scores[0].trust)
@@ -565,272 +580,12 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
             f"epsilon of the whole search at delta {self.delta:g}, of one fit "
             f"{self.epsilon_of_one_fit_:.4g}:"
         )
-        relation = _relation(self.best_estimator_)
+        relation = relation_of(self.best_estimator_)
         for line in self.certificate_.lines:
             if line.relation is relation:
                 shown = "no protection" if math.isinf(line.epsilon) else f"{line.epsilon:.4g}"
                 lines.append(f"  {describe(line.viewer)}: {shown}")
         return "\n".join(lines)
-
-
-# ------------------------------------------------------------------- records
-
-
-@dataclass(frozen=True)
-class _Split:
-    """Which rows learn and which judge, for every party."""
-
-    members: Membership
-    learning: tuple[np.ndarray, ...]
-    judging: tuple[np.ndarray, ...]
-    learnt: Any  # nominal sizes, where sizes are hidden
-    taught: int  # how many learn of all parties, by public sizes
-    judged: tuple[int, ...]  # public sizes
-
-    def _names(self, rows: Sequence[np.ndarray]) -> np.ndarray:
-        return np.repeat(np.array(self.members.names, object), [len(own) for own in rows])
-
-    def _learning(self, model: Any, X: Any, y: Any) -> tuple[Any, ...]:
-        rows = np.concatenate(self.learning)
-        several = len(self.members.names) > 1
-        own = (_safe_indexing(X, rows), _some(y, rows))
-        return (*own, self._names(self.learning)) if several else own
-
-    def fitted(self, model: Any, X: Any, y: Any) -> Any:
-        """Fitted, with what it learnt from in `_kept`, be it released for it or for another."""
-        model.set_params(records=self.learnt)
-        model._keeping = True
-        model.fit(*self._learning(model, X, y))
-        model._search_study = model._kept.study
-        return model
-
-    def quoted(self, model: Any, epsilon: float, delta: float, X: Any, y: Any) -> Quoted:
-        own = _copied(model, epsilon, delta, None, None).set_params(records=self.learnt)
-        own._quoting = True
-        try:
-            own.fit(*self._learning(own, X, y))
-        except Quoted as quote:
-            return quote
-        raise InvalidInput(f"{type(model).__name__} does not say what a fit costs: leave it out")
-
-    def judges(self, X: Any, y: Any) -> tuple[Any, Any]:
-        rows = np.concatenate(self.judging)
-        return _safe_indexing(X, rows), _some(y, rows)
-
-    def ledgers(self, books: Sequence[Ledger]) -> Any:
-        named = dict(zip(self.members.names, books, strict=True))
-        return named if len(named) > 1 else books[0]
-
-
-def _split(model: Any, members: Membership, holdout: float, seed: int | None) -> _Split:
-    """A secret share of each party's records; its number is public, or, where sizes are hidden, an
-    estimate, and every record tosses a coin of its own."""
-    relation = _relation(model)
-    sizes = public_sizes(model.records, members, relation)
-    hidden = relation is Relation.ADD_OR_REMOVE
-    learning, judging, judged = [], [], []
-    for name, rows, size in zip(members.names, members.rows, sizes, strict=True):
-        number = int(size * holdout)
-        if not holdout:
-            learning.append(rows)
-            judging.append(rows)
-            judged.append(size)
-            continue
-        if number < 1 or size - number < 1:
-            raise InvalidInput(
-                f"{size} records of {name} leave nothing to learn from or to judge by at holdout = "
-                f"{holdout!r}: bring more records; nothing was spent"
-            )
-        key = order_key(seed, f"{name} holdout")
-        if hidden:
-            coins = np.random.default_rng(list(key)).random(len(rows)) < holdout
-            learning.append(rows[~coins])
-            judging.append(rows[coins])
-        else:
-            order = secret_order(len(rows), key)
-            learning.append(np.sort(rows[order[number:]]))
-            judging.append(np.sort(rows[order[:number]]))
-        judged.append(number)
-    learnt = None
-    if hidden:
-        pairs = zip(members.names, sizes, judged, strict=True)
-        learnt = {name: size - number * bool(holdout) for name, size, number in pairs}
-    taught = sum(sizes) - sum(judged) * bool(holdout)
-    return _Split(members, tuple(learning), tuple(judging), learnt, taught, tuple(judged))
-
-
-def _rows(X: Any) -> Any:
-    own = np.asarray(X, np.float64) if not hasattr(X, "columns") else X
-    if not np.isfinite(np.asarray(own, np.float64)).all():
-        raise InvalidInput(
-            "rows with missing or infinite values: a search reads numbers; fill them in by a "
-            "public rule first; nothing was spent"
-        )
-    return own
-
-
-def _as_given(y: Any) -> Any:
-    return np.asarray(y) if isinstance(getattr(y, "dtype", None), np.dtype) else list(listed(y))
-
-
-def _some(y: Any, rows: np.ndarray) -> Any:
-    return y[rows] if isinstance(y, np.ndarray) else [y[row] for row in rows]
-
-
-# -------------------------------------------------------------------- scores
-
-
-def _scores(model: Any, scoring: str, X: Any, y: Any) -> np.ndarray:
-    """The score (m,) of every record by a model, in [0, 1]."""
-    if is_regressor(model):
-        half = target_scaling(model.target_bounds).half
-        errors = (np.asarray(model.predict(X), float) - numbers(listed(y))) / half
-        return 1.0 - np.clip(np.nan_to_num(errors, nan=1.0), -1.0, 1.0) ** 2
-    own = places_of(np.asarray(y), y, model.classes_)
-    if scoring == "brier":
-        chances = np.asarray(model.predict_proba(X), float)
-        true = np.where(own >= 0, chances[np.arange(len(own)), np.maximum(own, 0)], 0.0)
-        return 1.0 - (1.0 - np.clip(np.nan_to_num(true), 0.0, 1.0)) ** 2
-    return ((own >= 0) & (model.classes_[own] == model.predict(X))).astype(float)
-
-
-def _gain(model: Any, scoring: str) -> float:
-    """Right and wrong differ by 1, and numbers and chances by little."""
-    from unisono.algorithms.held_out_scores import NUMBERS_GAIN
-
-    return NUMBERS_GAIN if is_regressor(model) or scoring == "brier" else 1.0
-
-
-def _scores_study(
-    models: int, gain: float, privacy: Privacy, quote: Quoted, split: _Split, frugal: bool
-) -> Study:
-    """The release of scores; a `frugal` one adds as much noise as leaves two scores well apart."""
-    from unisono.algorithms.held_out_scores import HELD_OUT_SCORES, JudgedModels, score_deviation
-
-    own, problem = quote.facts, JudgedModels(models, gain)
-    facts = facts_of(
-        split.judged, models, quote.trust, privacy.relation, own.minimum_parties, own.colluders
-    )
-
-    def made(epsilon: float) -> Study:
-        paid = Privacy(epsilon, privacy.delta, privacy.relation)
-        return Study(HELD_OUT_SCORES.method(problem, paid), facts, quote.trust)
-
-    study = made(privacy.epsilon)
-    if not frugal:
-        return study
-    event = study.algorithm.event(facts, quote.trust)
-    noise = score_deviation(problem, event.noise.deviation(models + 1), sum(split.judged))
-    share = noise * gain / _APART
-    return study if share >= 1 else made(privacy.epsilon * max(share, _LEAST_SCORES))
-
-
-def _released_scores(
-    study: Study, judged: np.ndarray, split: _Split, books: Sequence[Ledger], purpose: str
-) -> np.ndarray:
-    """Noisy scores (models,) from the scores (m, models) of all parties' records, one after the
-    other."""
-    from unisono.engines import in_process
-
-    cuts = np.cumsum([len(own) for own in split.judging])[:-1]
-    parts = np.split(judged.astype(np.float32), cuts)
-    parties = [
-        Party(name, Private((own,), name), book)
-        for name, own, book in zip(split.members.names, parts, books, strict=True)
-    ]
-    found: np.ndarray = np.asarray(in_process.run(study, parties, purpose=purpose).value)
-    return found
-
-
-# ------------------------------------------------------------------ candidates
-
-
-def usual_candidates(estimator: Any, columns: int, pure: bool = False) -> list[dict[str, Any]]:
-    """What is tried where nobody says: the estimator as it is, and what a line cannot do, a network
-    of one layer. Of ridge regression also half and a quarter of its columns, which share a release
-    with all of them. Networks for classes learn faster than by their own rule, which is made for
-    the case that nothing else is tried. For pure epsilon there are no networks."""
-    from unisono.estimators.networks import PrivateClassifier, PrivateRegressor
-    from unisono.estimators.ridge import PrivateRidge
-
-    found: list[dict[str, Any]] = [{}]
-    if isinstance(estimator, PrivateRidge) and estimator.features is None:
-        found += [{"features": part} for part in (columns // 2, columns // 4) if part]
-    if not pure and not isinstance(estimator, PrivateClassifier | PrivateRegressor):
-        kind: Any = PrivateRegressor if is_regressor(estimator) else PrivateClassifier
-        more = {"hidden": _HIDDEN} | ({} if is_regressor(estimator) else {"learning_rate": _FAST})
-        given = estimator.get_params(deep=False)
-        own = {name: given[name] for name in kind().get_params(deep=False) if name in given}
-        found += [{"estimator": kind(**own | more)}]
-    if len(found) < 2:
-        raise InvalidInput(
-            f"there is no usual list of candidates for {type(estimator).__name__} here: give "
-            "candidates=[{}, {...}]; nothing was spent"
-        )
-    return found
-
-
-def _is_grid(given: Any) -> bool:
-    return isinstance(given, Mapping)
-
-
-def _copied(model: Any, epsilon: float, delta: float, ledger: Any, seed: int | None) -> Any:
-    return clone(model).set_params(epsilon=epsilon, delta=delta, ledger=ledger, random_state=seed)
-
-
-def _relation(model: Any) -> Relation:
-    return Relation(model.relation)
-
-
-def _require_searchable(model: Any, scoring: str) -> None:
-    from unisono.estimators.foundation import PrivateEstimator
-
-    name = type(model).__name__
-    if not isinstance(model, PrivateEstimator) or not hasattr(model, "predict"):
-        raise InvalidInput(f"{name} is no private estimator of Unisono: its fits are not counted")
-    if model.ledger is not None:
-        raise InvalidInput(
-            "a candidate brings its own ledger: give the ledger to the search, which books every "
-            "fit and the choice in it; nothing was spent"
-        )
-    if model.columns is not None or model.records_per_person is not None:
-        raise InvalidInput(
-            f"{name} with columns or persons: a search compares candidates on arrays of numbers, "
-            "whose single records are hidden; nothing was spent"
-        )
-    if getattr(model, "engine", "in-process") != "in-process":
-        raise InvalidInput(f"engine = {model.engine!r}: a search runs in this process")
-    if isinstance(getattr(model, "target_bounds", None), str):
-        raise InvalidInput("target_bounds = 'private': scores need public bounds of the target")
-    if not is_regressor(model):
-        if model.classes is None or isinstance(model.classes, str):
-            raise InvalidInput(
-                f"a candidate has classes = {model.classes!r}: pass classes=[...], the public "
-                "classes, which are not read from the records; nothing was spent"
-            )
-        if scoring == "brier" and not hasattr(model, "predict_proba"):
-            raise InvalidInput(f"{name} has no probabilities: use scoring='accuracy'")
-
-
-def _groups(models: Sequence[Any], quotes: Sequence[Quoted]) -> tuple[tuple[int, ...], ...]:
-    """The places of candidates, those together that are functions of one release."""
-    known: dict[Any, list[int]] = {}
-    for place, (model, quote) in enumerate(zip(models, quotes, strict=True)):
-        given = model.get_params(deep=False)
-        own = {name: _told(value) for name, value in given.items() if name not in model._afterwards}
-        study, start = quote.plan.study, quote.plan.start
-        method = study.method.released
-        agreed = Study(method, study.facts, study.trust).hash
-        key = (
-            type(model),
-            tuple(sorted(own.items())),
-            agreed,
-            None if start is None else start.hash,
-            # Ranges that are found on the way are another release, and not kept.
-            None if (quote.alone and study.algorithm.rounds == 1) or _same(quote) else place,
-        )
-        known.setdefault(key, []).append(place)
-    return tuple(map(tuple, known.values()))
 
 
 def _runs(plan: _Plan) -> tuple[list[list[Cost]], list[Cost]]:
@@ -843,24 +598,6 @@ def _runs(plan: _Plan) -> tuple[list[list[Cost]], list[Cost]]:
         if cost not in options:
             options.append(cost)
     return runs, options
-
-
-def _told(value: Any) -> str:
-    """A parameter, told apart from any other: arrays and columns of frames shorten themselves in
-    their own words."""
-    if isinstance(value, (tuple, list)):
-        return f"{type(value).__name__} {[_told(one) for one in value]}"
-    if not hasattr(value, "__array__"):
-        return repr(value)
-    own = np.asarray(value)
-    if own.dtype == object:
-        return f"{own.shape} {[_told(one) for one in own.ravel().tolist()]}"
-    return f"{own.dtype} {own.shape} {own.tobytes().hex()}"
-
-
-def _same(quote: Quoted) -> bool:
-    """Whether the method has nothing that acts afterwards: then equal studies are one study."""
-    return quote.alone and not quote.plan.study.method.kind.afterwards
 
 
 def _purpose(plan: _Plan) -> str:

@@ -31,6 +31,7 @@ from unisono.core.trust import FINAL_MODEL, Relation, Trust, Unit
 from unisono.data import listed, numbers
 from unisono.errors import InvalidInput
 from unisono.estimators.classifiers import places_of
+from unisono.estimators.frames import require_numbers
 from unisono.estimators.members import warn_of_fresh
 from unisono.mechanisms import selection
 
@@ -62,7 +63,8 @@ def private_search(
     One party's records only: several parties cannot draw the winner without showing their scores.
     """
     relation = _checked(candidates, ledger, epsilon, holdout)
-    X, y = np.asarray(X, np.float64), _as_given(y)
+    found = require_numbers(X, "X")
+    X, y = np.asarray(X if found is None else found, np.float64), _as_given(y)
     check_consistent_length(X, y)
     total = epsilon + sum(candidate.epsilon for candidate in candidates)
     delta = sum(candidate.delta for candidate in candidates)

@@ -13,6 +13,7 @@ import numpy as np
 from unisono.data.databases import installed
 from unisono.errors import InvalidInput
 from unisono.exports.features import columns_of, features_of, predicted
+from unisono.models.average import LEAST, Average
 from unisono.models.fitted import FittedModel
 from unisono.models.prediction import (
     QUADRATURE,
@@ -43,6 +44,8 @@ def graph(model: FittedModel) -> Any:
     rows = build.rows(model)
     if isinstance(found, Scores):
         outputs = build.scores(found, rows)
+    elif isinstance(found, Average):
+        outputs = build.average(found, rows)
     elif isinstance(found, NearestCentre):
         outputs = build.nearest(found, rows)
     elif isinstance(found, HazardRatio):
@@ -199,22 +202,51 @@ class _Graph:
     # ------------------------------------------------------------- scores
 
     def scores(self, found: Scores, rows: str) -> list[Any]:
-        inner = self._inner(found, rows)
-        scores = inner
+        inner, scores = self._scored(found, rows)
+        if found.labels:
+            return self._classes(found, inner, scores)
+        self._value(found, scores, output="value")
+        return [self._output("value", self.onnx.TensorProto.DOUBLE, [None, 1])]
+
+    def _scored(self, found: Scores, rows: str) -> tuple[str, str]:
+        """Rows as the layers take them, and scores before the link."""
+        scores = inner = self._inner(found, rows)
         for place, (weights, bias) in enumerate(found.layers):
             if place:
                 scores = self._activation(found.activation, scores)
             product = self.node("MatMul", scores, self.constant(weights))
             scores = self.node("Add", product, self.constant(bias))
-        if found.labels:
-            return self._classes(found, inner, scores)
+        return inner, scores
+
+    def _value(self, found: Scores, scores: str, output: str = "") -> str:
+        """The number that is predicted (n, 1)."""
         if found.link == "exp":
             capped = self.node("Min", scores, self.constant(700.0))
-            self.node("Exp", self._known(scores, capped), output="value")
-        else:
-            scaled = self.node("Mul", scores, self.constant(found.half))
-            self.node("Add", scaled, self.constant(found.centre), output="value")
-        return [self._output("value", self.onnx.TensorProto.DOUBLE, [None, 1])]
+            return self.node("Exp", self._known(scores, capped), output=output)
+        scaled = self.node("Mul", scores, self.constant(found.half))
+        return self.node("Add", scaled, self.constant(found.centre), output=output)
+
+    def average(self, found: Average, rows: str) -> list[Any]:
+        """The mean of numbers, or of the logarithms of probabilities."""
+        scored = [(own, *self._scored(own, rows)) for own in found.members]
+        if not found.classes:
+            values = [self._value(own, scores) for own, _, scores in scored]
+            share = self.constant(1 / len(values))
+            self.node("Mul", self.node("Sum", *values), share, output="value")
+            return [self._output("value", self.onnx.TensorProto.DOUBLE, [None, 1])]
+        logs = []
+        for own, inner, scores in scored:
+            chances = self._chances(own, inner, scores)
+            least = self._known(chances, self.node("Max", chances, self.constant(LEAST)))
+            logs.append(self.node("Log", least))
+        mean = self.node("Mul", self.node("Sum", *logs), self.constant(1 / len(logs)))
+        self.node("Softmax", mean, axis=1, output="probabilities")
+        self._labels(found.classes, self.node("ArgMax", mean, axis=1, keepdims=0))
+        kinds = self.onnx.TensorProto
+        return [
+            self._output("label", self._label_kind(found.classes), [None]),
+            self._output("probabilities", kinds.DOUBLE, [None, len(found.classes)]),
+        ]
 
     def _inner(self, found: Scores, rows: str) -> str:
         """(u, 1), or that divided by its length."""
@@ -269,7 +301,7 @@ class _Graph:
         kinds, number = self.onnx.TensorProto, len(found.labels)
         outputs = [self._output("label", self._label_kind(found.labels), [None])]
         if found.link == "softmax":
-            self.node("Softmax", scores, axis=1, output="probabilities")
+            self._chances(found, inner, scores, output="probabilities")
             best = self.node("ArgMax", scores, axis=1, keepdims=0)
             self._labels(found.labels, best)
             return [*outputs, self._output("probabilities", kinds.DOUBLE, [None, number])]
@@ -279,10 +311,16 @@ class _Graph:
         if found.link == "sign":
             self.node("Identity", scores, output="scores")
             return [*outputs, self._output("scores", kinds.DOUBLE, [None, 1])]
+        self._chances(found, inner, scores, output="probabilities")
+        return [*outputs, self._output("probabilities", kinds.DOUBLE, [None, number])]
+
+    def _chances(self, found: Scores, inner: str, scores: str, output: str = "") -> str:
+        """Of every class (n, k)."""
+        if found.link == "softmax":
+            return self.node("Softmax", scores, axis=1, output=output)
         chance = self._chance(found, inner, scores)
         other = self.node("Sub", self.constant(1.0), chance)
-        self.node("Concat", other, chance, axis=1, output="probabilities")
-        return [*outputs, self._output("probabilities", kinds.DOUBLE, [None, number])]
+        return self.node("Concat", other, chance, axis=1, output=output)
 
     def _chance(self, found: Scores, inner: str, scores: str) -> str:
         if found.averaged:

@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 
 from unisono.exports.features import columns_of, features_of, predicted
+from unisono.models.average import Average
 from unisono.models.fitted import FittedModel
-from unisono.models.prediction import QUADRATURE, Scores
+from unisono.models.prediction import QUADRATURE, Prediction, Scores
 
 FORMAT = "unisono-scorer-1"
 
@@ -16,10 +17,6 @@ def scorer(model: FittedModel) -> dict[str, Any]:
     """The model as plain numbers: how cells become features, features a score, and that an answer
     (`docs/use-the-model.md` has a scorer of thirty lines)."""
     found = predicted(model)
-    document = {key: _plain(value) for key, value in found.document().items()}
-    if isinstance(found, Scores):  # chances are averaged over these places of a normal score
-        places = np.stack(QUADRATURE, axis=1).tolist() if found.averaged else [[0.0, 1.0]]
-        document["quadrature"] = places
     return {
         "format": FORMAT,
         "title": model.title,
@@ -29,9 +26,19 @@ def scorer(model: FittedModel) -> dict[str, Any]:
         "simulation": model.simulated,
         "columns": columns_of(model, offset=True),
         "features": features_of(model),
-        "prediction": document,
+        "prediction": _predicting(found),
         "certificate": dict(model.certificate),
     }
+
+
+def _predicting(found: Prediction) -> dict[str, Any]:
+    document: dict[str, Any] = {key: _plain(value) for key, value in found.document().items()}
+    if isinstance(found, Scores):  # chances are averaged over these places of a normal score
+        places = np.stack(QUADRATURE, axis=1).tolist() if found.averaged else [[0.0, 1.0]]
+        document["quadrature"] = places
+    if isinstance(found, Average):
+        document["members"] = [_predicting(own) for own in found.members]
+    return document
 
 
 def as_text(model: FittedModel) -> str:

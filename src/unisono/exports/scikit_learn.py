@@ -5,7 +5,8 @@ The parts are fitted to public knowledge alone: bounds, lists of values, weights
     columns   numbers: what stands in for missing ones, clip to bounds, curve; categories: 0 and 1
     scaling   MinMaxScaler: (x - shift) / scale, clipped to [-1, 1]
     rows      divided by their length where the model was learnt so: a constant, and Normalizer
-    model     LogisticRegression, LinearSVC, LinearRegression, PoissonRegressor, MLP*, KMeans
+    model     LogisticRegression, LinearSVC, LinearRegression, PoissonRegressor, MLP*, KMeans, and
+              VotingRegressor for averages of numbers
 """
 
 import pickle
@@ -17,6 +18,7 @@ from unisono.data.columns import Category, ColumnKind, Number, Ordinal, TrueFals
 from unisono.data.databases import installed
 from unisono.errors import InvalidInput
 from unisono.exports.features import features_of, predicted
+from unisono.models.average import Average
 from unisono.models.fitted import FittedModel
 from unisono.models.prediction import NearestCentre, Prediction, Scores
 
@@ -34,18 +36,42 @@ def pipeline(model: FittedModel) -> Any:
     steps = [("columns", _columns(model, found))]
     if isinstance(found, NearestCentre):
         return Pipeline([*steps, ("scaling", _ranges(found)), ("model", _nearest(found))])
+    if isinstance(found, Average):
+        return Pipeline([*steps, ("model", _mean(found))])
     if not isinstance(found, Scores):
         raise InvalidInput(f"scikit-learn has no part for {found.words}: {_REMEDY}")
+    return Pipeline([*steps, *_scored(found)])
+
+
+def _scored(found: Scores) -> list[tuple[str, Any]]:
+    """From features to the answer."""
     if found.norm is not None:
         raise InvalidInput(
             f"rows were scaled to a ball (one bound for their norm, or none): {_REMEDY}"
         )
     if found.offset is not None:
         raise InvalidInput(f"scikit-learn takes no offset or exposure: {_REMEDY}")
-    steps.append(("scaling", _scaling(found)))
+    steps = [("scaling", _scaling(found))]
     if found.divided:
         steps += _divided(len(found.names))
-    return Pipeline([*steps, ("model", _last(found))])
+    return [*steps, ("model", _last(found))]
+
+
+def _mean(found: Average) -> Any:
+    """The mean of numbers; of probabilities scikit-learn has the arithmetic mean only."""
+    from sklearn.ensemble import VotingRegressor
+    from sklearn.pipeline import Pipeline
+    from sklearn.utils import Bunch
+
+    if found.classes:
+        raise InvalidInput(
+            f"scikit-learn averages probabilities, and this model their logarithms: {_REMEDY}"
+        )
+    made = [Pipeline(_scored(own)) for own in found.members]
+    named = [(f"member {place}", own) for place, own in enumerate(made, 1)]
+    model = VotingRegressor(named)
+    model.estimators_, model.named_estimators_ = made, Bunch(**dict(named))
+    return model
 
 
 def as_bytes(model: FittedModel) -> bytes:

@@ -30,6 +30,7 @@ from unisono.data.columns import NamedColumn, NumericColumn
 from unisono.data.encoding import Frame, Values
 from unisono.data.schema import Schema
 from unisono.errors import InvalidInput
+from unisono.models.average import Average
 from unisono.models.fitted import Portable, portable
 from unisono.models.kaplan_meier import EventConfig, event_times
 from unisono.models.model import Choice, Fault, ModelConfig, ModelKind, Posed, Target
@@ -189,7 +190,8 @@ def _offset(prediction: Prediction, values: Values) -> np.ndarray | None:
 
 
 def _has_chances(model: Portable) -> bool:
-    return isinstance(model.prediction, Scores) and model.prediction.link != "sign"
+    said = model.prediction
+    return isinstance(said, Average) or (isinstance(said, Scores) and said.link != "sign")
 
 
 def _has_intervals(model: Portable) -> bool:

@@ -208,11 +208,11 @@ def load(path: str | os.PathLike[str]) -> "FittedModel":
 def _read(
     folder: Path, result: Mapping[str, Any], fitted: Mapping[str, Any], certificate: Any
 ) -> "FittedModel":
-    from unisono.models.registry import model_named
+    from unisono.models.registry import kind_read
 
     where = folder / RESULT.file
     try:
-        kind = model_named(str(fitted["model"]))
+        kind = kind_read(str(fitted["model"]))
         schema = Schema.model_validate_json(json.dumps(fitted["schema"]))
         kept = fitted["prediction"]
         prediction = None
@@ -271,13 +271,13 @@ def portable_text(model: "FittedModel") -> str:
 
 def portable(text: str) -> Portable:
     """The model of a text that `portable_text` wrote."""
-    from unisono.models.registry import model_named
+    from unisono.models.registry import kind_read
 
     try:
         said = json.loads(text)
         if said["format"] != FORMAT:
             raise InvalidInput(f"format {said['format']!r:.40} where {FORMAT!r} is read")
-        kind = model_named(str(said["model"]))
+        kind = kind_read(str(said["model"]))
         schema = Schema.model_validate_json(json.dumps(said["schema"]))
         if kind.prediction is None:
             raise InvalidInput(f"{kind.name} predicts nothing: {kind.silent}")

@@ -6,6 +6,7 @@ from functools import lru_cache
 from unisono.algorithms.registry import algorithms
 from unisono.core.words import did_you_mean
 from unisono.errors import InvalidInput
+from unisono.models.average import AVERAGE
 from unisono.models.bayesian import BAYESIAN_LINEAR_REGRESSION, BAYESIAN_LOGISTIC_REGRESSION
 from unisono.models.concordance import CONCORDANCE
 from unisono.models.evaluation import EVALUATION
@@ -52,6 +53,11 @@ def model_named(name: str) -> ModelKind:
         hint = did_you_mean(name, known)
         raise InvalidInput(f"model = {name!r}: choose one of {', '.join(known)}{hint}")
     return known[name]
+
+
+def kind_read(name: str) -> ModelKind:
+    """The kind of a model that was saved: one that studies name, or an average of such."""
+    return AVERAGE if name == AVERAGE.name else model_named(name)
 
 
 def algorithms_for(model: ModelKind) -> list[AlgorithmKind]:

@@ -105,16 +105,23 @@ def verdict(task: Task, band: Band, room: float) -> Grade:
 _BY_CLASS, _BY_NUMBER = 1_200, 30_000
 
 
-def network_beside_line(records: int, epsilon: float, classes: int) -> str:
+def network_beside_line(records: int, epsilon: float, classes: int, average: bool = False) -> str:
     """Why a search among a line and a network is not expected to end in a better model than the
-    line with all of epsilon; nothing where it may. `classes` 0: numbers are predicted."""
+    line with all of epsilon; nothing where it may. `classes` 0: numbers are predicted, of which the
+    `average` of both was better than the line on one of two tables (cps1988)."""
     have, least = records * epsilon / max(classes, 1), _BY_CLASS if classes else _BY_NUMBER
-    if have > least:
+    if have > least or (average and not classes):
         return ""
-    each = " for each class" if classes else ""
+    if not classes:
+        return (
+            f"networks were found to be no better than lines up to {least:,} records times "
+            f"epsilon, and here these are {have:,.0f}; the average of both may be, which is free "
+            "(average = true)"
+        )
+    mean = ", nor was the average of both" if average else ""
     return (
-        f"networks were found to be no better than lines up to {least:,} records times "
-        f"epsilon{each}, and here these are {have:,.0f}"
+        f"networks were found to be no better than lines up to {least:,} records times epsilon for "
+        f"each class{mean}, and here these are {have:,.0f}"
     )
 
 

@@ -61,6 +61,7 @@ from unisono.reports.judged import judged_blocks
 from unisono.reports.marks import short
 from unisono.reports.reading import RunReading, listed, share
 from unisono.studies.schema import StudyFile
+from unisono.studies.search import candidate_words
 
 _UNRANKED = (
     "Weights hold the noise that privacy added and have no intervals; they are listed in the order "
@@ -105,7 +106,7 @@ def _searched(result: Mapping[str, Any]) -> list[Block]:
     rows = [
         [
             f"{place}{' (taken)' if place == found['chosen'] else ''}",
-            f"{one['model']} by {one['algorithm']}",
+            candidate_words(one),
             ", ".join(f"{name} = {value}" for name, value in one["settings"].items()) or "-",
             "-" if one["score"] is None else f"{one['score']:.3f}",
         ]
@@ -749,7 +750,15 @@ def _clusters(reading: RunReading, result: Mapping[str, Any]) -> list[Block]:
     return blocks
 
 
+def _average(reading: RunReading, result: Mapping[str, Any]) -> list[Block]:
+    return [
+        Text(f"{_sentence(result['note'])} Averaged are:"),
+        *(Text(f"{place}. {own}") for place, own in enumerate(result["average"], 1)),
+    ]
+
+
 _KINDS = {
+    "average": _average,
     "table": _table_one,
     "evaluation": _judged,
     "answers": _answers,

@@ -170,6 +170,20 @@ class Built:
         }
         return {name: own for name, own in {**values, **known}.items() if SPELT not in name}
 
+    @cached_property
+    def course(self) -> tuple[Stage, ...]:
+        """What is told and released between machines, in this order, as far as it is known."""
+        return self.stages
+
+    @property
+    def course_known(self) -> bool:
+        """Whether nothing follows the course but what is in it."""
+        return True
+
+    def informed(self, found: Found) -> "Built":
+        """The same study, once it is known what a stage told of those that follow."""
+        return self
+
     def stage(self, name: str) -> Stage:
         """One of them."""
         return next(stage for stage in self.stages if stage.name == name)

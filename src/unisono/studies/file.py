@@ -229,6 +229,9 @@ def _search(file: StudyFile) -> Iterator[Fault]:
         words = f"{number} candidates: a choice is among 2 to {_MOST_CANDIDATES}"
         yield place, f"{words}; list them as [[search.candidates]], or give a [search.grid]"
         return
+    if asked.average and asked.method != "all":
+        words = f"true with method = {asked.method!r}, which shows one model"
+        yield (*place, "average"), f'{words}: use method = "all", or leave it out'
     unit, own = file.privacy.unit, any(party.epsilon for party in file.parties)
     reasons: list[tuple[bool, source.Place, str]] = [
         (bool(file.data.unknown), ("data",), "bounds or values that are private"),

@@ -166,6 +166,11 @@ class Search(Config):
         description='With "random-stopping", the largest number of runs; left out: twice the '
         "candidates.",
     )
+    average: Annotated[bool, AddedLater] = Field(
+        False,
+        description='With "all", whether the average of the first candidates of all releases is '
+        "judged, too, and may be taken; it costs nothing.",
+    )
     score_share: Annotated[float, Field(gt=0, lt=1)] = Field(
         0.08,
         description="The part of what the study may show that pays for the scores; with "

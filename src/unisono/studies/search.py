@@ -10,17 +10,27 @@ The candidates are files of their own, with the same columns, parties and trust,
 The first candidate's stage is the one that is called "fit". Everybody sees all of it, and pays for
 the composition of all: `build_search` finds the largest epsilon for one candidate with which all
 stages together keep the study's promise, against everyone to whom one candidate alone would keep
-it. Candidates that are functions of one release (`AlgorithmKind.afterwards`) share its stage.
+it. Candidates that are functions of one release (`AlgorithmKind.afterwards`) share its stage, which
+tells all that was released (`Study.released`): everybody makes all their results of it.
 
-What is chosen is post-processing of what was released. Scores stand in the result, with noise.
+What is chosen is post-processing of what was released. Scores stand in the result, with noise. So
+is the average of the first candidates of all releases (`models.average`), which is judged beside
+them where the file says `average`.
 
 By "random-stopping" a run is one candidate's stages and a release of its score; how many runs
 count, and of which candidates they are, is drawn, and only the best is shown (`core.prepaid`). A
 record that was kept out of training is in the score only, another one in both. The
 file's epsilon is then promised to whoever sees the final model.
+
+Between machines the server draws the lots once, keeps them, and tells the parties before the first
+run: they are asked in every run, see all of them, and pay for as many as there can be, before the
+first. Nobody else may learn the lots, or which run it was that is shown.
+
+    lots   run-1   run-1-scores   run-2   run-2-scores   ...
 """
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -40,26 +50,52 @@ from unisono.core.costs import added
 from unisono.core.events import Composed
 from unisono.core.prepaid import SEES_BEST_ONLY, UNPROVED, stopping_cost
 from unisono.core.privacy import Privacy
-from unisono.core.study import Study
+from unisono.core.study import Result, Study
+from unisono.core.transcript import Transcript
 from unisono.core.trust import Viewer
 from unisono.data.columns import NamedColumn
-from unisono.data.encoding import Values
-from unisono.errors import InvalidInput, UnknownEvent
+from unisono.data.encoding import Frame, Values
+from unisono.errors import InvalidInput, UnisonoError, UnknownEvent
+from unisono.models.average import Average
+from unisono.models.fitted import features_of
+from unisono.models.model import share_of_range
 from unisono.planning.verdicts import Grade, network_beside_line
 from unisono.releases.together import largest_part
 from unisono.studies.build import Built, build_one, planned_grade
+from unisono.studies.evaluation import read_public
 from unisono.studies.schema import StudyFile, tried, unremembered
 from unisono.studies.stages import FIT, START, Found, SplitRecords, Stage, costs_of
 
-SCORES = "scores"
+SCORES, LOTS = "scores", "lots"
 DROWNED = 0.05  # of scores in [0, 1]: candidates seldom differ by more; of numbers, over the gain
 
 
 class Choice(NamedTuple):
-    """Which candidate was taken, and the noisy score of each."""
+    """Which candidate was taken, and the noisy score of each; the average, if it was judged, comes
+    after the candidates."""
 
     best: int
     scores: tuple[float | None, ...]
+
+
+class Lots(NamedTuple):
+    """How many runs count, and of which candidate each of those is that there can be."""
+
+    number: int
+    places: tuple[int, ...]
+
+    @property
+    def told(self) -> np.ndarray:
+        return np.array([self.number, *self.places], np.int32)
+
+
+class Taken(NamedTuple):
+    """What a search ends in: what was found, the study by which it is certified, and the stage that
+    tells it. Of an average, those of the first candidate."""
+
+    value: Any
+    study: Study
+    stage: str
 
 
 @dataclass(frozen=True)
@@ -70,6 +106,7 @@ class SearchBuilt(Built):
     shared: tuple[int, ...] = ()  # by candidate, the first one with the same release
     judged: Study | None = None
     epsilon: float = 0.0  # of one candidate
+    lots: Lots | None = None  # once they are drawn, or told
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
@@ -84,16 +121,129 @@ class SearchBuilt(Built):
 
     def stages_of(self, place: int) -> tuple[Stage, ...]:
         """What one candidate releases."""
-        before = f"{stage_name(place)}-{START}"
+        before, told = f"{stage_name(place)}-{START}", self._shares(place)
         return tuple(
             replace(
                 stage,
                 begins_with=before,
                 name=before if stage.name == START else stage_name(place),
+                study=stage.study.released if told else stage.study,
             )
             for stage in self.candidates[place].stages
             if stage.name in (START, FIT)
         )
+
+    # ------------------------------------------------------------- random stopping between machines
+
+    @cached_property
+    def course(self) -> tuple[Stage, ...]:
+        if not self.at_random:
+            return self.stages
+        told = Stage(LOTS, self._lots_study, self._blank, last_if_lost=False)
+        if self.lots is None:
+            return (told,)
+        runs = (self._run(run, place) for run, place in enumerate(self.lots.places))
+        return (told, *(stage for run in runs for stage in run))
+
+    @property
+    def course_known(self) -> bool:
+        return not self.at_random or self.lots is not None
+
+    @property
+    def _lots_study(self) -> Study:
+        """A study of no rounds, which reads nothing: the server tells its state."""
+        assert self.file.search is not None
+        assert self.judged is not None
+        most, own = self.file.search.most, self.judged.algorithm
+        known = np.zeros(1 + most, np.int32) if self.lots is None else self.lots.told
+        telling = own._replace(
+            name=LOTS,
+            rounds=0,
+            init=lambda facts: (known, None),
+            ask=lambda state: (),
+            result=lambda state: state,
+        )
+        return Study(telling, replace(self.judged.facts, retries=0), self.judged.trust)
+
+    def _blank(self, records: SplitRecords, found: Found) -> tuple[np.ndarray, ...]:
+        """Of as many records as are there, nothing."""
+        own = next(iter(self._judging(records).values()))
+        return (np.zeros((len(own), 1), np.float32),)
+
+    def informed(self, found: Found) -> "Built":
+        if not self.at_random or self.lots is not None or LOTS not in found:
+            return self
+        number, *places = (int(one) for one in np.asarray(found[LOTS]))
+        known = range(len(self.candidates))
+        if not 1 <= number <= len(places) or any(place not in known for place in places):
+            raise InvalidInput("lots of runs or candidates that the study does not have: refused")
+        return replace(self, lots=Lots(number, tuple(places)))
+
+    def _run(self, run: int, place: int) -> tuple[Stage, ...]:
+        """One candidate, learnt and judged."""
+        assert self.judged is not None
+        name, before = run_stage(run), f"{run_stage(run)}-{START}"
+        learnt = [
+            replace(
+                stage,
+                name=name if stage.name == stage_name(place) else before,
+                begins_with=before,
+                last_if_lost=False,
+            )
+            for stage in self.stages_of(place)
+        ]
+
+        def scored(records: SplitRecords, found: Found) -> tuple[np.ndarray, ...]:
+            return (self.score(place, found[name], records)[:, None].astype(np.float32),)
+
+        return (*learnt, Stage(f"{name}-{SCORES}", self.judged, scored, last_if_lost=False))
+
+    def run_at(self, stage: Stage) -> int | None:
+        """Of which run a stage is; None of one that is of none."""
+        found = _RUN.match(stage.name)
+        return int(found[1]) - 1 if found and self.at_random else None
+
+    def _best_run(self, found: Found, opened: Mapping[str, int]) -> tuple[Choice | None, Taken]:
+        """The best of the runs that count; of none, the first, of which nothing is shown."""
+        assert self.lots is not None
+        best: tuple[float, int] | None = None
+        for run in range(self.lots.number):
+            name = run_stage(run)
+            if not (opened.get(name) and opened.get(f"{name}-{SCORES}")):
+                continue
+            [score] = np.asarray(found[f"{name}-{SCORES}"], float)
+            if best is None or score > best[0]:
+                best = (float(score), run)
+        run = 0 if best is None else best[1]
+        place, name = self.lots.places[run], run_stage(run)
+        taken = Taken(found.get(name), self.candidates[place].study, name)
+        if best is None:
+            return None, taken
+        shown = tuple(best[0] if one == place else None for one in range(len(self.candidates)))
+        return Choice(place, shown), taken
+
+    def outcome(self, found: Found, opened: Mapping[str, int]) -> tuple[Choice | None, Taken]:
+        """What was taken, by what all stages found, and how many rounds each of them opened."""
+        if self.at_random:
+            return self._best_run(found, opened)
+        choice = self.choice(found) if opened.get(SCORES) else None
+        return choice, self.taken(choice, found)
+
+    # ------------------------------------------------------------- candidates
+
+    def _shares(self, place: int) -> bool:
+        """Whether a candidate's release is another's, too."""
+        return self.shared.count(self.shared[place]) > 1
+
+    @property
+    def averages(self) -> bool:
+        """Whether an average is judged beside the candidates."""
+        return self.file.search is not None and self.file.search.average
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """The candidates that are averaged: the first of every release."""
+        return tuple(dict.fromkeys(self.shared))
 
     @property
     def at_random(self) -> bool:
@@ -145,6 +295,8 @@ class SearchBuilt(Built):
             self.score(place, self.value(place, found), records)
             for place in range(len(self.candidates))
         ]
+        if self.averages:
+            columns.append(self._score_of(self.average(found), self._judging(records)))
         return (np.stack(columns, axis=1).astype(np.float32),)
 
     def score(self, place: int, value: Any, records: SplitRecords) -> np.ndarray:
@@ -162,10 +314,47 @@ class SearchBuilt(Built):
 
     def value(self, place: int, found: Found) -> Any:
         """What a candidate's stage found, or what it makes of another's release."""
-        first = self.shared[place]
-        if first == place:
-            return found[stage_name(place)]
-        return self.candidates[place].study.algorithm.result(found[state_of(first)])
+        told = found[stage_name(self.shared[place])]
+        return self.candidates[place].study.algorithm.result(told) if self._shares(place) else told
+
+    def average(self, found: Found) -> Average:
+        """The average of candidates, by what their stages found."""
+        made = []
+        for place in self.members:
+            own = self.candidates[place]
+            assert own.posed.prediction is not None
+            # What a model predicts follows from its value alone.
+            value = Result(self.value(place, found), None, Transcript())  # type: ignore[arg-type]
+            made.append(own.posed.prediction(own.study, value))
+        return Average.of(made)
+
+    def _score_of(self, said: Average, values: Values) -> np.ndarray:
+        """The score (m,) of each record by an average, as those of candidates are."""
+        schema = self.file.data
+        rows, frame = said.rows(features_of(schema, said), values), Frame(schema)
+        answers, true = said.predict(rows), frame.labels(values, signed=False)
+        if self.right_or_wrong:
+            return (np.isfinite(rows).all(axis=1) & (answers == true)).astype(float)
+        return 1.0 - share_of_range(frame.targets.scaled(answers), true)
+
+    def taken(self, choice: Choice | None, found: Found) -> Taken:
+        """The best, or the first candidate, where no scores say which that is."""
+        place = 0 if choice is None else choice.best
+        if place == len(self.candidates):
+            return Taken(self.average(found), self.candidates[0].study, FIT)
+        own = self.candidates[place]
+        return Taken(self.value(place, found), own.study, stage_name(self.shared[place]))
+
+    def judge_taken(
+        self, choice: Choice | None, value: Any, test: tuple[Values, str]
+    ) -> dict[str, Any]:
+        """How good what was taken is on public records; nothing is paid."""
+        if not isinstance(value, Average):
+            return self.candidates[0 if choice is None else choice.best].judge(value, *test)
+        values, name = test
+        right = self._score_of(value, values)
+        targets = values[self.file.data.target or ""]
+        return read_public(self.file, right if self.right_or_wrong else 1.0 - right, targets, name)
 
     def choice(self, found: Found) -> Choice:
         scores = np.asarray(found[SCORES], float)
@@ -175,7 +364,9 @@ class SearchBuilt(Built):
         """What the result says of the search: what was tried, which was taken, and the noise."""
         search = self.file.search
         assert search is not None
-        scores = [None] * len(self.candidates) if choice is None else choice.scores
+        entries = len(self.candidates) + self.averages
+        scores = [None] * entries if choice is None else choice.scores
+        mean: dict[str, Any] = {"model": self._average_words, "algorithm": "", "settings": {}}
         return {
             "method": search.method,
             "chosen": 1 if choice is None else choice.best + 1,
@@ -198,9 +389,15 @@ class SearchBuilt(Built):
                     },
                     "score": score,
                 }
-                for own, one, score in zip(self.candidates, search.overrides, scores, strict=True)
-            ],
+                for own, one, score in zip(self.candidates, search.overrides, scores, strict=False)
+            ]
+            + [mean | {"score": scores[-1]}] * self.averages,
         }
+
+    @property
+    def _average_words(self) -> str:
+        places = ", ".join(str(place + 1) for place in self.members)
+        return f"the average of candidates {places}"
 
     @property
     def noise(self) -> float:
@@ -216,14 +413,17 @@ def right_or_wrong(file: StudyFile) -> bool:
     return isinstance(file.data.columns[file.data.target or ""], NamedColumn)
 
 
+_RUN = re.compile(r"run-(\d+)(?:-|$)")
+
+
+def run_stage(run: int) -> str:
+    """How the stage that learns in a run is called."""
+    return f"run-{run + 1}"
+
+
 def stage_name(place: int) -> str:
     """How the stage of a candidate is called."""
     return FIT if place == 0 else f"candidate-{place + 1}"
-
-
-def state_of(place: int) -> str:
-    """Under which name the server's state after a candidate's stage is found."""
-    return f"{stage_name(place)} state"
 
 
 def build_search(file: StudyFile) -> SearchBuilt:
@@ -267,7 +467,7 @@ def _with(file: StudyFile, files: Sequence[StudyFile], epsilon: float) -> Search
     apart = at_random and file.search.holdout
     part = 1.0 if apart else math.sqrt(fits * share / (1 - share))
     paid = Privacy(epsilon * part, privacy.delta, privacy.relation)
-    judged = 1 if at_random else len(candidates)
+    judged = 1 if at_random else len(candidates) + file.search.average
     facts = agree_facts(
         file.judges,
         judged,
@@ -278,7 +478,7 @@ def _with(file: StudyFile, files: Sequence[StudyFile], epsilon: float) -> Search
     gain = 1.0 if right_or_wrong(file) else NUMBERS_GAIN
     method = HELD_OUT_SCORES.method(JudgedModels(judged, gain), paid)
     first = candidates[0]
-    return SearchBuilt(
+    found = SearchBuilt(
         file,
         first.study,
         first.posed,
@@ -293,6 +493,34 @@ def _with(file: StudyFile, files: Sequence[StudyFile], epsilon: float) -> Search
         Study(method, facts, file.trust.mode),
         epsilon,
     )
+    if file.search.average:
+        _require_average(found)
+    return found
+
+
+def _require_average(built: SearchBuilt) -> None:
+    """Refuse, before anything is paid, an average of what cannot be averaged: tried on what stages
+    tell before they begin."""
+    where = built.file.source.where(("search", "average"))
+    if len(built.members) < 2:
+        raise InvalidInput(
+            f"{where}: all candidates are functions of one release, and an average is of several: "
+            "leave it out"
+        )
+    blank = {}
+    for place in built.members:
+        [*_, stage] = built.stages_of(place)
+        blank[stage.name] = stage.study.algorithm.result(_first_state(stage.study))
+    try:
+        built.average(blank)
+    except (UnisonoError, ArithmeticError, ValueError, AssertionError) as error:
+        raise InvalidInput(
+            f"{where}: {str(error) or 'a candidate predicts nothing'}; leave it out"
+        ) from None
+
+
+def _first_state(study: Study) -> Any:
+    return study.algorithm.init(study.facts)[0]
 
 
 def _shared(candidates: Sequence[Built]) -> tuple[int, ...]:
@@ -347,9 +575,10 @@ def plan_words(built: SearchBuilt) -> str:
             "as many runs as there can be."
         )
     alike = "" if fits == number else f", of whom some share a release: {fits} are made"
+    mean = ", or the average of what they are" if built.averages else ""
     return (
-        f"It is one of {number} candidates{alike}. Each is learnt for epsilon {built.epsilon:.3g}; "
-        f"the noisy scores of all, by {built.whose}, "
+        f"It is one of {number} candidates{alike}{mean}. Each is learnt for epsilon "
+        f"{built.epsilon:.3g}; the noisy scores of all, by {built.whose}, "
         f"say which is taken. Two scores differ by noise of standard deviation {built.noise:.2g}. "
         "The costs below are for all of it."
     )
@@ -385,28 +614,18 @@ def _only_networks(built: SearchBuilt) -> str:
     file = built.file
     target = file.data.columns[file.data.target or ""]
     classes = len(target.levels) if isinstance(target, NamedColumn) else 0
-    return network_beside_line(sum(file.training), file.privacy.epsilon, classes)
-
-
-def require_between_machines(built: Built) -> None:
-    """Refuse searches that run on one machine only."""
-    if not isinstance(built, SearchBuilt):
-        return
-    where = built.file.source.where(("search",))
-    here = "on one machine with all parties' files (unisono run); between machines, "
-    if built.at_random:
-        raise InvalidInput(
-            f'{where}: random stopping runs {here}where everybody sees all runs, use method = "all"'
-        )
-    if len(set(built.shared)) < len(built.shared):
-        raise InvalidInput(
-            f"{where}: candidates that are functions of one release run {here}leave [search] out"
-        )
+    records, epsilon = sum(file.training), file.privacy.epsilon
+    return network_beside_line(records, epsilon, classes, built.averages)
 
 
 def each_candidate(built: Built) -> list[Built]:
     """All that a policy must allow: every candidate, or the study itself."""
     return list(built.candidates) if isinstance(built, SearchBuilt) else [built]
+
+
+def candidate_words(one: Mapping[str, Any]) -> str:
+    """What a candidate is; an average is learnt by nothing."""
+    return f"{one['model']} by {one['algorithm']}" if one["algorithm"] else str(one["model"])
 
 
 def searched_words(found: Mapping[str, Any]) -> list[str]:
@@ -419,7 +638,7 @@ def searched_words(found: Mapping[str, Any]) -> list[str]:
     ]
     for place, one in enumerate(found["candidates"], 1):
         own = [f"{name} = {value}" for name, value in one["settings"].items()]
-        said = ", ".join([f"{one['model']} by {one['algorithm']}", *own])
+        said = ", ".join([candidate_words(one), *own])
         score = "not shown" if one["score"] is None else f"{one['score']:.4f}"
         lines.append(f"{'*' if place == found['chosen'] else ' '} {place:>3}  {score:>8}  {said}")
     lines.append(
@@ -429,15 +648,18 @@ def searched_words(found: Mapping[str, Any]) -> list[str]:
 
 
 __all__ = [
+    "LOTS",
     "SCORES",
     "Choice",
+    "Lots",
     "SearchBuilt",
+    "Taken",
     "build_search",
+    "candidate_words",
     "cannot_help",
     "each_candidate",
     "plan_words",
-    "require_between_machines",
+    "run_stage",
     "searched_words",
     "stage_name",
-    "state_of",
 ]

@@ -41,7 +41,8 @@ class Responder:
     `keep` is given the server's last message, which holds the result, before it is answered: what
     raises there leaves the result with the server. `label` stands behind every payment, and
     `learnt_from` says, where a model is judged, that this party's ledger has paid for its training:
-    the server is told, as everybody will be.
+    the server is told, as everybody will be. A `bystander` may have been in the session in another
+    process, or not at all: it knows no rounds of its own to hold the result against.
     """
 
     def __init__(
@@ -57,8 +58,10 @@ class Responder:
         keep: Callable[[bytes], None] | None = None,
         label: str = "",
         learnt_from: bool = False,
+        bystander: bool = False,
     ) -> None:
         require_begun(study)
+        self._bystander = bystander
         self.study, self.party, self.session = study, party, session
         self.index = session.roster.require(identity)
         self._identity, self._allow, self._keep = identity, allow, keep
@@ -251,7 +254,7 @@ class Responder:
 
     def _require_possible(self, opened: int) -> None:
         """Refuse a result of more rounds than can have been opened by what this party answered."""
-        if self.study.algorithm.named is not None:
+        if self._bystander or self.study.algorithm.named is not None:
             return  # in how many rounds others were asked is the coordinator's secret
         if opened and not self._asked:
             raise PrivacyViolation(

@@ -16,6 +16,7 @@ from unisono.accounting import gaussian
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.algorithms.held_out_scores import HELD_OUT_SCORES, JudgedModels, score_deviation
 from unisono.attacks.neighbours import EXTREMES
+from unisono.core import words
 from unisono.core.algorithm import agree_facts
 from unisono.core.certificate import Line
 from unisono.core.costs import added
@@ -24,7 +25,16 @@ from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.privacy import Privacy
 from unisono.core.study import Party, Study
-from unisono.core.trust import FINAL_MODEL, ITERATES, NETWORK, PARTY, SERVER, Relation, Trust
+from unisono.core.trust import (
+    FINAL_MODEL,
+    ITERATES,
+    NETWORK,
+    PARTY,
+    SERVER,
+    Relation,
+    Trust,
+    describe,
+)
 from unisono.core.values import Private
 from unisono.core.words import budget_guess, percent
 from unisono.engines import in_process
@@ -385,12 +395,16 @@ def test_words_of_a_certificate_are_about_what_is_stated_against_everybody():
     """Of replace-one something may be known against some, which says nothing of the others."""
     found = search(candidates=PENALTIES, random_state=0).fit(*table(300)).certificate_
     viewers = list(dict.fromkeys(line.viewer for line in found.lines))
-    lines = [Line(viewer, Relation.ZERO_OUT, 1.0, 0.0) for viewer in viewers]
-    some = replace(found, simulated=False, lines=[Line(viewers[0], REPLACE, 0.1, 0.0), *lines])
+
+    def line(viewer, relation, epsilon):
+        return Line(viewer, relation, epsilon, 0.0, budget_guess(epsilon, 0.0))
+
+    lines = [line(viewer, Relation.ZERO_OUT, 1.0) for viewer in viewers]
+    some = replace(found, simulated=False, lines=[line(viewers[0], REPLACE, 0.1), *lines])
     once = percent(budget_guess(1.0, 0.0))
     assert f"whether one record is there is right at most {once}" in some.text()
     assert f"which of two it is at most {percent(budget_guess(2.0, 0.0))}" in some.text()
-    all_of = [Line(viewer, REPLACE, 1.5, 0.0) for viewer in viewers]
+    all_of = [line(viewer, REPLACE, 1.5) for viewer in viewers]
     assert "guess about one record is right" in replace(some, lines=[*all_of, *lines]).text()
 
 
@@ -725,3 +739,29 @@ def test_an_average_needs_candidates_that_are_all_released():
     own, given = averaged(method="random-stopping", holdout=0.25)
     with pytest.raises(InvalidInput, match='use method="all"'):
         own.fit(*given)
+
+
+def test_a_summary_states_epsilon_at_the_delta_of_the_ledger_and_is_pickled_without_it():
+    X, y, _ = table(300)
+    policy = Policy("clinic", Budget(50.0, 1e-4))
+    ledger = Ledger.in_memory(policy, ACCOUNTANT, seed=1)
+    own = search(candidates=PENALTIES, ledger=ledger).fit(X, y)
+    [line] = [
+        one for one in own.certificate_.lines if (one.viewer, one.relation) == (ITERATES, REPLACE)
+    ]
+    told = [row for row in own.summary().splitlines() if describe(ITERATES) in row]
+    assert told == [f"  {describe(ITERATES)}: {words.number(line.epsilon)} at delta 0.0001"]
+    again = pickle.loads(pickle.dumps(own))
+    assert np.array_equal(again.predict(X), own.predict(X))
+    with pytest.raises(InvalidInput, match="its ledger was left out"):
+        again.fit(X, y)
+    assert again.set_params(ledger=ledger).fit(X, y).best_params_
+
+
+def test_generalised_linear_models_are_searched_too():
+    X, y, _ = table(300)
+    model = unisono.PrivateGLM(classes=[0, 1], bounds=(-1, 1))
+    own = unisono.PrivateSearch(
+        model, [{}, {"rounds": 2}], epsilon=50.0, delta=DELTA, random_state=0
+    )
+    assert own.fit(X, y).score(X, y) > 0.6

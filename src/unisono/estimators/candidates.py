@@ -63,7 +63,7 @@ def require_searchable(model: Any, scoring: str) -> None:
             "a candidate brings its own ledger: give the ledger to the search, which books every "
             "fit and the choice in it; nothing was spent"
         )
-    if model.columns is not None or model.records_per_person is not None:
+    if getattr(model, "columns", None) is not None or model.records_per_person is not None:
         raise InvalidInput(
             f"{name} with columns or persons: a search compares candidates on arrays of numbers, "
             "whose single records are hidden; nothing was spent"

@@ -139,6 +139,16 @@ def write_model(
     save_model(folder, shown, document, arrays)
 
 
+def require_ledger(estimator: Any) -> None:
+    """Refuse to fit again what was parted from its ledger."""
+    if estimator._without_ledger and estimator.ledger is None:
+        raise InvalidInput(
+            f"this {type(estimator).__name__} was pickled or loaded, and its ledger was left out: "
+            "whoever fits again must pay again; pass set_params(ledger=...), the ledger of "
+            "these records; nothing was spent"
+        )
+
+
 class PrivateEstimator(BaseEstimator):
     """Parameters, checks and the run; subclasses know the algorithm and the labels."""
 
@@ -312,12 +322,7 @@ class PrivateEstimator(BaseEstimator):
     def _run(
         self, records: Records, planned: Callable[[Facts, Trust, Privacy], FitPlan]
     ) -> tuple[Result, FitPlan]:
-        if self._without_ledger and self.ledger is None:
-            raise InvalidInput(
-                f"this {type(self).__name__} was pickled or loaded, and its ledger was left out: "
-                "whoever fits again must pay again; pass set_params(ledger=...), the ledger of "
-                "these records; nothing was spent"
-            )
+        require_ledger(self)
         try:
             self._weights = records.weights if isinstance(records, FitRecords) else None
             return self._fitted(records, planned)

@@ -64,7 +64,7 @@ from unisono.core.prepaid import (
 from unisono.core.privacy import Privacy
 from unisono.core.study import Study
 from unisono.core.trust import ITERATES, Viewer, describe
-from unisono.core.words import did_you_mean
+from unisono.core.words import did_you_mean, number, times
 from unisono.data.scaling import target_scaling
 from unisono.engines.payments import local_cost
 from unisono.errors import InvalidInput, UnknownEvent, warn
@@ -77,6 +77,7 @@ from unisono.estimators.candidates import (
     require_searchable,
     usual_candidates,
 )
+from unisono.estimators.foundation import require_ledger
 from unisono.estimators.judged_candidates import (
     record_scores,
     released_scores,
@@ -186,10 +187,13 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         self.scoring = scoring
         self.ledger, self.random_state = ledger, random_state
 
+    _without_ledger = False  # whether it was pickled, and so parted from its ledger
+
     # ------------------------------------------------------------- fitting
 
     def fit(self, X: Any, y: Any, parties: Any = None) -> "PrivateSearch":
         """Choose and fit: rows X (n, d), labels or targets y (n,), the party of each row (n,)."""
+        require_ledger(self)
         X, y = read_rows(X), as_given(y)
         settings, models = self._candidates(X.shape[1])
         self._require(models)
@@ -558,6 +562,13 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         check_is_fitted(self)
         self.best_estimator_.save(path)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What is pickled: the chosen model and the scores, without the ledger and its secrets."""
+        state = dict(super().__getstate__())
+        if self.ledger is not None or hasattr(self, "certificate_"):
+            state |= {"ledger": None, "_without_ledger": True}
+        return state
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         own = self.estimator.__sklearn_tags__()
@@ -571,19 +582,19 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         judged = (
             "records that none learnt from" if self.holdout else "records that were learnt from"
         )
-        lines = [f"{len(self.tried_)} candidates, method {self.method}; scores on {judged}"]
+        lines = [
+            f"{times(len(self.tried_), 'candidate')}, method {self.method}; scores on {judged}"
+        ]
         for place, one in enumerate(self.tried_):
             mark = "*" if place == self.best_index_ else " "
             score = "not shown" if one.score is None else f"{one.score:.4f}"
             lines.append(f"{mark} {score:>9}  {_words(one.settings)}")
-        lines.append(
-            f"epsilon of the whole search at delta {self.delta:g}, of one fit "
-            f"{self.epsilon_of_one_fit_:.4g}:"
-        )
+        lines.append(f"epsilon of one fit {number(self.epsilon_of_one_fit_)}, of the whole search:")
         relation = relation_of(self.best_estimator_)
         for line in self.certificate_.lines:
             if line.relation is relation:
-                shown = "no protection" if math.isinf(line.epsilon) else f"{line.epsilon:.4g}"
+                shown = f"{number(line.epsilon)} at delta {line.delta:g}"
+                shown = "no protection" if math.isinf(line.epsilon) else shown
                 lines.append(f"  {describe(line.viewer)}: {shown}")
         return "\n".join(lines)
 

@@ -16,7 +16,6 @@ from unisono.accounting import gaussian
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.algorithms.held_out_scores import HELD_OUT_SCORES, JudgedModels, score_deviation
 from unisono.attacks.neighbours import EXTREMES
-from unisono.core import words
 from unisono.core.algorithm import agree_facts
 from unisono.core.certificate import Line
 from unisono.core.costs import added
@@ -37,6 +36,7 @@ from unisono.core.trust import (
 )
 from unisono.core.values import Private
 from unisono.core.words import budget_guess, percent
+from unisono.core.words import number as shown_number
 from unisono.engines import in_process
 from unisono.engines.payments import paid_training
 from unisono.errors import BudgetExceeded, InvalidInput
@@ -750,7 +750,7 @@ def test_a_summary_states_epsilon_at_the_delta_of_the_ledger_and_is_pickled_with
         one for one in own.certificate_.lines if (one.viewer, one.relation) == (ITERATES, REPLACE)
     ]
     told = [row for row in own.summary().splitlines() if describe(ITERATES) in row]
-    assert told == [f"  {describe(ITERATES)}: {words.number(line.epsilon)} at delta 0.0001"]
+    assert told == [f"  {describe(ITERATES)}: {shown_number(line.epsilon)} at delta 0.0001"]
     again = pickle.loads(pickle.dumps(own))
     assert np.array_equal(again.predict(X), own.predict(X))
     with pytest.raises(InvalidInput, match="its ledger was left out"):

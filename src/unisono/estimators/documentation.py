@@ -77,6 +77,7 @@ _FITTED = (
     "viewer.",
     "bounds_, bounds_epsilon_ : ranges that were paid for, as (lowest, highest), and what they "
     "cost of epsilon, with classes that were; None and 0 where all is public.",
+    "target_bounds_ : the same of the target, where it is a number; None where it is public.",
     "statements_ : what was assumed.",
     "feature_names_in_, encoded_names_ : the columns of a frame that are read; where they are "
     "declared, what a model sees of them, in the order of its coefficients.",

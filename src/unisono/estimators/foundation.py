@@ -626,14 +626,15 @@ class PrivateEstimator(BaseEstimator):
         )
         self.statements_: tuple[str, ...] = ()
         self.bounds_ = None if self._ranges is None else (self._ranges[0], self._ranges[2])
+        if hasattr(self, "target_bounds"):
+            self.target_bounds_ = self._targets.bounds if self._targets.paid else None
         if self._declared is not None:
             self.encoded_names_ = np.array(Frame(self._declared.schema).names, object)
         self.bounds_epsilon_ = paid
         if paid and self._unlisted is not None:
             self._tell(paid_for_classes(self.classes_.tolist(), paid, self.epsilon))
         if paid and (self._ranges is not None or self._targets.paid):
-            which = ["features"] * (self._ranges is not None) + ["targets"] * self._target_unknown
-            told = paid_for(" and ".join(which), paid, self.epsilon)
+            told = paid_for(self._ranges is not None, self._targets.paid, paid, self.epsilon)
             self._tell(told, None if self._asked else UnboundedFeatures)
         elif self._features_unknown:
             self._tell(UNBOUNDED, UnboundedFeatures)

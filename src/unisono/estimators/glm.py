@@ -35,12 +35,14 @@ from unisono.estimators.foundation import PRIVATE, PrivateEstimator, unknown_bou
 from unisono.estimators.frames import validate_data
 from unisono.estimators.members import membership, public_sizes
 from unisono.estimators.records import FitRecords, of_persons
-from unisono.estimators.statements import DrownedByNoise, FewEvents, NotConverged
+from unisono.estimators.statements import DrownedByNoise, FewEvents, NotConverged, UnboundedFeatures
 from unisono.estimators.weights import as_shares, one_each
 from unisono.models.inference import Inference, LikelihoodRatioTest, WaldTest
 from unisono.models.summary import RegressionSummary
 
 if TYPE_CHECKING:  # JAX is imported when a model is really fitted
+    from unisono.algorithms.labels import Labels
+    from unisono.algorithms.ranges import Range
     from unisono.models.glm import Regression
     from unisono.models.prediction import Prediction
     from unisono.problems.glm import GeneralizedLinear
@@ -49,6 +51,8 @@ if TYPE_CHECKING:  # JAX is imported when a model is really fitted
 # Events of the rarer kind for each coefficient, below which estimates are known to go wrong, with
 # or without noise (Peduzzi et al. 1996).
 _EVENTS = 10
+# A released range of the target is wide enough where so many deviations lie within it.
+_WELL_INSIDE = 2.5
 _SIMULATED = "A SIMULATION: the noise is predictable, so there is no privacy."
 _FAMILIES = ("binomial", "gaussian", "poisson")
 _COVARIANCES = ("sandwich", "model")
@@ -83,8 +87,9 @@ class PrivateGLM(PrivateEstimator):
             "bounds : public bounds of the features: (lowest, highest), each a number or one per "
             "feature; or one number that bounds the norm of a row. What lies outside is clipped, "
             'with a `ClippedValues` warning. "private" or None: ranges are released first, for a '
-            "part of the same epsilon and delta; None warns of it (`UnboundedFeatures`), and "
-            "refuses where there are too few records.",
+            "part of the same epsilon and delta, and each end is moved outward by the width; "
+            "records beyond teach nothing, as a clip would bias coefficients. None warns of it "
+            "(`UnboundedFeatures`), and refuses where there are too few records.",
             "classes",
             'target_bounds : public (lowest, highest) target; "private" or None, as with `bounds`, '
             "for the gaussian only: the largest count of a poisson must be public.",
@@ -277,6 +282,12 @@ class PrivateGLM(PrivateEstimator):
             X = np.concatenate([X, sites.encoded(self._beside.site)], axis=1)
         return (made.rows(X, own, self._beside.offset, self._beside.weight),)
 
+    def _learn_ranges(self, found: "list[Range | Labels]") -> None:
+        """Ranges as they were released would clip one record in fifty, and move a line by it."""
+        from unisono.algorithms.ranges import widened
+
+        super()._learn_ranges(list(widened(found)))
+
     @property
     def _target_unknown(self) -> bool:
         return self.family == "gaussian" and unknown_bounds(self.target_bounds, "target_bounds")
@@ -294,9 +305,10 @@ class PrivateGLM(PrivateEstimator):
         low, high = self._limits(features)
         zero_one = self._indicators(features)
         names = names or tuple(f"x{place}" for place in range(features))
+        centres = [None] * features if self._ranges is None else self._ranges[1].tolist()
         own = [
-            Feature(name, float(a), float(b), indicator=bool(flag))
-            for name, a, b, flag in zip(names, low, high, zero_one, strict=True)
+            Feature(name, float(a), float(b), centre, bool(flag))
+            for name, a, b, centre, flag in zip(names, low, high, centres, zero_one, strict=True)
         ]
         columns = tuple(Columns(one.name, 1, number=not one.indicator) for one in own)
         sites = None if self._beside is None else self._beside.sites
@@ -307,7 +319,13 @@ class PrivateGLM(PrivateEstimator):
         targets = None if self.family == "binomial" else self._targets
         weighted = self._beside is not None and self._beside.weight is not None
         return regression(
-            self.family, columns, own, targets, self._offset_ends(), weighted=weighted
+            self.family,
+            columns,
+            own,
+            targets,
+            self._offset_ends(),
+            weighted=weighted,
+            selects=True,
         )
 
     def _limits(self, features: int) -> tuple[np.ndarray, np.ndarray]:
@@ -471,6 +489,9 @@ class PrivateGLM(PrivateEstimator):
         self.rounds_ = int(result.value.round)
         self._sizes = tuple(study.facts.records)
         self._agreed = f"{study.trust!s}, {self._relation()!s}"
+        self._range_notes = self._said_of_ranges(result.value.start)
+        for narrow in self._range_notes[1:]:
+            self._tell(narrow, UnboundedFeatures)
         if found.drowned:
             self._tell(_drowned(found.drowned), DrownedByNoise)
         for doubt in found.doubts:
@@ -482,6 +503,25 @@ class PrivateGLM(PrivateEstimator):
             if rarer * records < _EVENTS * len(known) or rarer < 0.0101:
                 which = self.classes_.tolist()[int(share < 0.5)]
                 self._tell(_few(which, rarer, records, len(known)), FewEvents)
+
+    def _said_of_ranges(self, start: Any) -> list[str]:
+        """Of ranges that were released: what they do, then whether that of the target may be too
+        narrow, by the middle and the spread that were released of it afterwards."""
+        ranges = ["columns"] * (self._ranges is not None) + ["target"] * self._targets.paid
+        if not ranges:
+            return []
+        said = [
+            f"Ranges of {' and '.join(ranges)} were released privately and moved outward by their "
+            "width: a record beyond those of columns teaches nothing, a target is clipped."
+        ]
+        if self._targets.paid and abs(float(start.mean)) + _WELL_INSIDE * float(start.spread) > 1:
+            low, high = self._targets.bounds
+            said.append(
+                f"The target's released range, {low:.4g} to {high:.4g}, may clip it: "
+                "coefficients and intervals are then those of the clipped target, too near to "
+                "zero; pass public target_bounds, or give more of epsilon (bounds_share)"
+            )
+        return said
 
     def conf_int(self, alpha: float = 0.05) -> np.ndarray:
         """Intervals (d + 1, 2) that hold each coefficient 1 - `alpha` of the time, the intercept
@@ -537,6 +577,7 @@ class PrivateGLM(PrivateEstimator):
         }
         said = [
             *notes(self.inference_, self.family),
+            *self._range_notes,
             "privacy: the part of an interval's width that is the noise of privacy.",
         ]
         if self.certificate_.simulated:
@@ -598,7 +639,7 @@ class PrivateGLM(PrivateEstimator):
             "coefficients": self.inference_.to_json(0.95),
             "names": list(self.names_),
             "covariance": self.inference_.covariance.tolist(),
-            "note": " ".join(notes(self.inference_, self.family)),
+            "note": " ".join([*notes(self.inference_, self.family), *self._range_notes]),
         }
 
     def _effects_of(self, parties: Any, records: int) -> Any:

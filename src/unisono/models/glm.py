@@ -140,13 +140,15 @@ def column_layout(frame: Frame) -> tuple[Columns, ...]:
 
 class Regression(NamedTuple):
     """A problem over features (d,) of these names, whose public ranges are middle ± half, and the
-    scaling of a target that is a number."""
+    scaling of a target that is a number. Beyond ranges that were `released` no record counts: that
+    is a weight of x alone, which leaves the model's coefficients as they are; a clip does not."""
 
     problem: GeneralizedLinear
     names: tuple[str, ...]
     middle: np.ndarray
     half: np.ndarray
     targets: Targets | None
+    released: np.ndarray | None = None
 
     @property
     def unit(self) -> float:
@@ -162,7 +164,10 @@ class Regression(NamedTuple):
     ) -> np.ndarray:
         """Records as the problem takes them, from features (n, d), labels (n,) that are 0 and 1 or
         numbers in [-1, 1], offsets (n,) of scores and weights (n,) as shares of the largest."""
-        inside = np.clip((features - self.middle) / self.half, -1.0, 1.0)
+        scaled = (features - self.middle) / self.half
+        inside = np.clip(scaled, -1.0, 1.0)
+        if self.released is not None:
+            inside = np.where(self.released & (np.abs(scaled) > 1.0), np.nan, inside)
         y = labels
         if self.problem.family == "poisson":
             assert self.targets is not None
@@ -290,9 +295,11 @@ def regression(
     offset: tuple[float, float] | None = None,
     *,
     weighted: bool = False,
+    selects: bool = False,
 ) -> Regression:
     """The regression on features with public ranges, of a target with public `targets`; none where
-    it has two values. `offset` are the ends of what is added to scores, in the target's units."""
+    it has two values. `offset` are the ends of what is added to scores, in the target's units. One
+    that `selects` leaves out records beyond ranges that were released, where others clip them."""
     low, high = (np.array(ends) for ends in zip(*(f.bounds for f in features), strict=True))
     numeric = ~np.array([feature.indicator for feature in features])
     middle = np.where(numeric, (low + high) / 2, 0.0)
@@ -303,7 +310,8 @@ def regression(
         unit = _unit(family, targets)
         offset = (offset[0] / unit, offset[1] / unit)
     problem = GeneralizedLinear(family, columns, ends, offset, weighted)
-    return Regression(problem, tuple(f.name for f in features), middle, half, targets)
+    released = np.array([f.centre is not None for f in features]) if selects else None
+    return Regression(problem, tuple(f.name for f in features), middle, half, targets, released)
 
 
 def pose(config: GlmConfig, schema: Schema, algorithm: AlgorithmKind, privacy: Privacy) -> Posed:
@@ -319,6 +327,7 @@ def pose(config: GlmConfig, schema: Schema, algorithm: AlgorithmKind, privacy: P
         None if frame.classes else frame.targets,
         _offset_ends(config, schema),
         weighted="weights" in aside,
+        selects=True,
     )
     problem = made.problem
 
@@ -503,6 +512,7 @@ GLM = ModelKind(
     faults=faults,
     draft=draft,
     prediction=Scores,
+    wide_ranges=True,
 )
 
 __all__ = [

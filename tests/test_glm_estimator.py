@@ -27,7 +27,13 @@ from unisono.algorithms.fisher_scoring import Fitted
 from unisono.core.trust import FINAL_MODEL, Relation
 from unisono.data.columns import Feature
 from unisono.errors import BudgetExceeded, ClippedValues, InvalidInput
-from unisono.estimators import DrownedByNoise, FewEvents, NotConverged, PrivateGLM
+from unisono.estimators import (
+    DrownedByNoise,
+    FewEvents,
+    NotConverged,
+    PrivateGLM,
+    PrivateLogisticRegression,
+)
 from unisono.models.glm import _doubts, regression
 from unisono.models.inference import NOT_DETERMINED, Inference
 from unisono.models.summary import RegressionSummary
@@ -282,6 +288,9 @@ def test_a_constant_column_is_not_determined():
 # ------------------------------------------------------------- bad input
 
 COUNTS = {"family": "poisson", "target_bounds": (0, 20)}
+BOOK = unisono.Ledger.in_memory(
+    unisono.Policy("a", unisono.Budget(100.0, DELTA)), unisono.ACCOUNTANT, seed=3
+)
 
 
 @pytest.mark.parametrize(
@@ -290,7 +299,14 @@ COUNTS = {"family": "poisson", "target_bounds": (0, 20)}
         ({"family": "binomal"}, {}, "did you mean 'binomial'"),
         ({"delta": 0.0}, {}, "no pure epsilon"),
         ({"classes": None}, {}, "classes = None"),
-        ({"classes": [0, 1, 2]}, {}, "binary"),
+        ({"classes": [0, 1, 2]}, {}, r"Classes has 3 labels, \[0, 1, 2\]: list the two"),
+        ({"epsilon": 0.0}, {}, r"epsilon = 0\.0 is not a positive finite number"),
+        ({"ledger": {"a": BOOK}}, {}, r"names \['a'\].*parties= is missing"),
+        (
+            {"ledger": {"a": BOOK}},
+            {"parties": ["z"] * RECORDS},
+            r"names \['a'\], who hold no records, and lacks \['z'\], who do",
+        ),
         ({"classes": "private"}, {}, "known beforehand"),
         ({"classes": [1, 2]}, {}, "not among the public classes"),
         ({"bounds": (LOW, LOW)}, {}, "lowest value must lie below"),
@@ -300,6 +316,11 @@ COUNTS = {"family": "poisson", "target_bounds": (0, 20)}
         (COUNTS, {"y": -np.ones(RECORDS)}, "negative numbers"),
         (COUNTS, {"exposure": np.zeros(RECORDS)}, "exposure_bounds = None"),
         ({**COUNTS, "exposure_bounds": (0, 9)}, {"exposure": np.zeros(RECORDS)}, "no rate"),
+        (
+            {**COUNTS, "exposure_bounds": (-1, 9)},
+            {"exposure": np.ones(RECORDS)},
+            "exposure_bounds begin at -1",
+        ),
         ({}, {"exposure": np.ones(RECORDS)}, "exposure with binomial"),
         ({}, {"offset": np.ones(RECORDS)}, "offset_bounds = None"),
         ({"offset_bounds": (0, 1)}, {"offset": [1.0]}, "one number for each"),
@@ -317,14 +338,26 @@ def test_refusals_say_why_and_spend_nothing(changed, given, words):
     model = estimator(random_state=None, ledger=ledger).set_params(**changed)
     with pytest.raises(InvalidInput, match=words):
         model.fit(X, **{"y": y, **given})
-    assert ledger.grants == 0
+    assert ledger.grants == BOOK.grants == 0
 
 
 def test_missing_cells_are_refused():
     X, y = binomial()
     X[5, 0] = np.nan
-    with pytest.raises(InvalidInput, match=r"contains NaN.*nothing was spent"):
+    with pytest.raises(InvalidInput, match=r"contains NaN.*nothing was spent") as error:
         estimator().fit(X, y)
+    assert "columns=" not in str(error.value)  # which it does not have
+    assert "\n    columns\n" not in PrivateGLM.__doc__
+    with pytest.raises(InvalidInput, match=r"columns=\{"):
+        PrivateLogisticRegression(classes=[0, 1]).fit(X, y)
+
+
+def test_text_is_refused_with_what_the_class_can_do():
+    X, y = binomial()
+    frame = pandas.DataFrame(X, columns=NAMES).assign(sex="F")
+    with pytest.raises(InvalidInput, match=r"PrivateGLM takes numbers only.*OneHot") as error:
+        estimator().fit(frame, y)
+    assert "columns=" not in str(error.value)
 
 
 # ------------------------------------------------------------- other families; each compiles

@@ -85,7 +85,8 @@ class PrivateGLM(PrivateEstimator):
             'family : "binomial" (two classes), "gaussian" (a number) or "poisson" (counts, also '
             "such as spread wider than the Poisson law).",
             "bounds : public bounds of the features: (lowest, highest), each a number or one per "
-            "feature; or one number that bounds the norm of a row. What lies outside is clipped, "
+            "feature, or of all columns of a frame by their names; or one "
+            "number that bounds the norm of a row. What lies outside is clipped, "
             'with a `ClippedValues` warning. "private" or None: ranges are released first, for a '
             "part of the same epsilon and delta, and each end is moved outward by the width; "
             "records beyond teach nothing, as a clip would bias coefficients. None warns of it "
@@ -109,7 +110,7 @@ class PrivateGLM(PrivateEstimator):
             "the family.",
             "relation",
             "trust",
-            *PARTIES,
+            *(name for name in PARTIES if name != "columns"),
             "engine",
         ),
         (
@@ -334,7 +335,7 @@ class PrivateGLM(PrivateEstimator):
             return self._ranges[0], self._ranges[2]
         if self._features_unknown:  # not released yet, and nothing that is priced depends on them
             return -np.ones(features), np.ones(features)
-        array = np.asarray(self.bounds, float)
+        array = np.asarray(self._bounds, float)
         array = np.array([-array, array]) if array.ndim == 0 else array
         low, high = np.broadcast_to(array if array.ndim == 2 else array[:, None], (2, features))
         return low, high
@@ -453,7 +454,12 @@ class PrivateGLM(PrivateEstimator):
         if exposure is not None:
             low, high = _ends("exposure_bounds", self.exposure_bounds)
             own = one_each("exposure", exposure, records)
-            if low < 0 or (own <= 0).any():
+            if low < 0:
+                raise InvalidInput(
+                    f"exposure_bounds begin at {low:g}: an exposure is above zero; give bounds "
+                    "that begin at zero or above; nothing was spent"
+                )
+            if (own <= 0).any():
                 raise InvalidInput(
                     "exposure holds zeros or negative numbers: who was not exposed has no rate; "
                     "leave such records out; nothing was spent"

@@ -121,7 +121,8 @@ class PrivateGLM(PrivateEstimator):
             "NaN where they do not.",
             "cov_params_ : the covariance (d + 1, d + 1).",
             "names_ : what they are called.",
-            "privacy_share_ : which part of an interval's width the noise of privacy is (d + 1,).",
+            "privacy_share_ : which part of an interval's width the noise of privacy is (d + 1,). "
+            "The rest is no interval without privacy: bounded weights and residuals widen it.",
             "inference_ : all of it as an `Inference`, with what is not determined.",
             "site_effects_ : of every party by its name, the difference of its intercept from the "
             "reference's, which has 0; NaN where not determined; empty without `site_effects`.",
@@ -474,6 +475,8 @@ class PrivateGLM(PrivateEstimator):
     def _publish(
         self, found: Inference, study: Study, result: Result, sites: SiteColumn | None
     ) -> None:
+        from unisono.models.glm import rarer
+
         known = found.determined
         self.inference_, self.names_, self.determined_ = found, found.names, known
         self.params_ = np.where(known, found.estimate, np.nan)
@@ -503,12 +506,10 @@ class PrivateGLM(PrivateEstimator):
         for doubt in found.doubts:
             self._tell(doubt, NotConverged)
         if self.family == "binomial":
-            share, records = float(result.value.start.mean), sum(self._sizes)
-            rarer = min(share, 1 - share)
-            # The share was moved to one percent where noise does not let it be told from zero.
-            if rarer * records < _EVENTS * len(known) or rarer < 0.0101:
-                which = self.classes_.tolist()[int(share < 0.5)]
-                self._tell(_few(which, rarer, records, len(known)), FewEvents)
+            fewest, records = rarer(study, result.value), sum(self._sizes)
+            if fewest.fewer_than(_EVENTS * len(known)):
+                which = self.classes_.tolist()[fewest.place]
+                self._tell(_few(which, fewest.share, records, len(known)), FewEvents)
 
     def _said_of_ranges(self, start: Any) -> list[str]:
         """Of ranges that were released: what they do, then whether that of the target may be too
@@ -584,7 +585,8 @@ class PrivateGLM(PrivateEstimator):
         said = [
             *notes(self.inference_, self.family),
             *self._range_notes,
-            "privacy: the part of an interval's width that is the noise of privacy.",
+            "privacy: the part of an interval's width that is the noise of privacy; bounded "
+            "weights widen the rest, too.",
         ]
         if self.certificate_.simulated:
             said.append(_SIMULATED)
@@ -739,10 +741,11 @@ def _within(column: np.ndarray, low: float, high: float, what: str) -> np.ndarra
 
 
 def _drowned(names: Sequence[str]) -> str:
+    from unisono.models.glm import UNDETERMINED
+
     return (
-        f"noise drowned {', '.join(names)}: not determined (NaN), because all that could be said "
-        "would be the prior's. More records, a larger epsilon, tighter bounds or fewer columns "
-        "help; a column that is constant, or a sum of others, is never determined"
+        f"{', '.join(names)}: not determined (NaN), because all that could be said would be the "
+        f"prior's. {UNDETERMINED}"
     )
 
 
@@ -755,10 +758,10 @@ def _guessed(names: Sequence[str]) -> str:
 
 def _few(which: Any, share: float, records: int, coefficients: int) -> str:
     return (
-        f"about {100 * share:.1f} % of {records} records, or fewer, are {which!r}: too few for "
-        f"{coefficients} coefficients ({_EVENTS} for each are usual). Estimates and intervals are "
-        "not to be trusted; with one label alone there is nothing to estimate. Use fewer columns, "
-        "or more records"
+        f"about {100 * share:.1f} % of {records} records, or fewer, are {which!r}, by a noisy "
+        f"count: that may be too few for {coefficients} coefficients ({_EVENTS} for each are "
+        "usual), or none at all, and then estimates and intervals are not to be trusted. Use fewer "
+        "columns, or more records"
     )
 
 

@@ -82,6 +82,8 @@ def test_targets_without_bounds_are_predicted_in_their_units():
     model = PrivateRidge(4.0, 1e-5, random_state=0)
     with pytest.warns(UnboundedFeatures, match="features and targets"):
         model.fit(rows, 1000 + 50 * truth)
+    low, high = model.target_bounds_
+    assert 800 < low < 1000 < high < 1200
     other, unseen = plane(seed=1)
     assert model.score(other, 1000 + 50 * unseen) > 0.7
 

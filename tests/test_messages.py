@@ -15,7 +15,7 @@ from unisono.core.words import did_you_mean
 from unisono.deployment.parties_here import find_data
 from unisono.engines.requirements import require_headroom
 from unisono.errors import BudgetExceeded, InvalidInput
-from unisono.estimators import PrivateLogisticRegression, PrivateRidge
+from unisono.estimators import PrivateGLM, PrivateLogisticRegression, PrivateRidge
 from unisono.reports.charts import gauge
 from unisono.studies.build import build
 from unisono.studies.explain import explain, warnings_of
@@ -187,7 +187,7 @@ def test_a_budget_without_delta_says_so_to_gaussian_noise():
 @pytest.mark.parametrize(
     ("bounds", "words"),
     [
-        ({"age": (0, 1)}, "bounds are a dictionary of 1 names: give (lowest, highest)"),
+        ({"age": (0, 1)}, "bounds name 'age', and the columns of X have no names: give a frame"),
         ("0:1", "bounds = '0:1': give public (lowest, highest) values, or 'private'"),
     ],
 )
@@ -195,6 +195,37 @@ def test_bounds_of_other_shapes(bounds, words):
     with pytest.raises(InvalidInput) as found:
         fit(PrivateLogisticRegression(bounds=bounds, classes=[0, 1]))
     assert words in str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "words"),
+    [
+        ({"a": (0, 1), "b": (0, 1)}, "bounds lack 'c': give every column"),
+        ({"a": (0, 1), "b": (0, 1), "c": (0, 1), "cc": (0, 1)}, "'cc', which is no column"),
+        ({"a": (0, 1), "b": (0, 1), "c": (1, 0)}, "bounds of 'c' are (1, 0): give two numbers"),
+        ({"a": (0, 1), "b": (0, 1), "c": 3}, "bounds of 'c' are 3: give two numbers"),
+    ],
+)
+def test_bounds_by_name_that_do_not_fit(bounds, words):
+    frame = pytest.importorskip("pandas").DataFrame(ROWS, columns=["a", "b", "c"])
+    with pytest.raises(InvalidInput) as found:
+        fit(PrivateRidge(bounds=bounds, target_bounds=(0, 1)), frame)
+    assert words in str(found.value)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("kind", [PrivateRidge, PrivateGLM])
+def test_bounds_by_name_are_those_in_the_order_of_columns(kind):
+    frame = pytest.importorskip("pandas").DataFrame(ROWS, columns=["a", "b", "c"])
+    others = {"family": "gaussian"} if kind is PrivateGLM else {}
+    named = {"c": (0, 3), "a": (0, 1), "b": (-1, 1)}
+    found = [
+        kind(bounds=bounds, target_bounds=(0, 1), epsilon=9.0, random_state=1, **others)
+        .fit(frame, LABELS)
+        .predict(frame)
+        for bounds in (named, ([0, -1, 0], [1, 1, 3]))
+    ]
+    assert np.array_equal(*found)
 
 
 def test_cells_that_are_no_numbers_say_what_to_do():

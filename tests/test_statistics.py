@@ -669,3 +669,28 @@ def test_comparisons_that_make_no_sense_cost_nothing(ask, message):
     with pytest.raises(InvalidInput, match=message):
         ask(ledger)
     assert ledger.grants == 0
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        (
+            lambda **k: unisono.quantile(AGES, (0, 120), 0.5, **k),
+            r"quantile\(values, level, bounds",
+        ),
+        (lambda **k: unisono.mean(AGES, 120.0, **k), r"bounds = 120\.0 are not two numbers"),
+        (
+            lambda **k: unisono.table_one({"age": AGES}, bounds={"age": (120, 0)}, **k),
+            r"bounds of 'age' are \(120, 0\): give two numbers",
+        ),
+        (
+            lambda **k: unisono.table_one({"age": AGES}, categories={"age": ["a", "a"]}, **k),
+            r"columns: 'age'.*name each value once",
+        ),
+    ],
+)
+def test_arguments_that_are_swapped_or_no_range_are_told(asked, words):
+    ledger = book()
+    with pytest.raises(InvalidInput, match=words):
+        asked(epsilon=1.0, delta=1e-6, ledger=ledger)
+    assert ledger.grants == 0

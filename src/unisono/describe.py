@@ -31,7 +31,7 @@ from unisono.core.study import Party, Study, warn_large_delta
 from unisono.core.trust import Relation, Trust, Unit
 from unisono.core.values import Private
 from unisono.data import as_text, listed
-from unisono.data.columns import NumericColumn
+from unisono.data.columns import NumericColumn, range_given
 from unisono.data.given import table_of
 from unisono.data.order import order_key
 from unisono.data.people import as_rows, drawn_persons, require_same_persons
@@ -229,7 +229,7 @@ def _schema(
     columns: dict[str, Any] = {
         name: {
             "kind": "number",
-            "bounds": tuple(float(end) for end in own),
+            "bounds": range_given(name, own),
             "integer": name in integer,
             "missing": "drop record",
         }
@@ -251,7 +251,7 @@ def _schema(
             "no column is declared: give bounds={name: (lowest, highest)} for numbers and "
             "categories={name: [values]} for others; they are never read from the data"
         )
-    return Schema.model_validate({"columns": columns})
+    return Schema.declaring(columns)
 
 
 def _category(value: Any) -> str:

@@ -6,12 +6,14 @@ import subprocess
 import sys
 from dataclasses import replace
 from functools import cache
+from types import SimpleNamespace
 
 import jax
 import numpy as np
 import pytest
 
 from unisono.accounting.accountant import ACCOUNTANT
+from unisono.algorithms.ranges import Range
 from unisono.algorithms.registry import algorithms
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
@@ -30,9 +32,20 @@ from unisono.studies.build import build
 from unisono.studies.explain import explain
 from unisono.studies.file import parse_study
 from unisono.studies.schema import ALGORITHM_SECTIONS, AUTO, MODEL_SECTIONS
-from unisono.studies.stages import START, costs_of
+from unisono.studies.stages import BOUNDS, START, costs_of
 
 from .conftest import TEXT
+
+PRIVATE_BOUNDS = """\
+title = "T"
+data.target = "dose"
+data.columns.age = { kind = "number", bounds = "private" }
+data.columns.dose = { kind = "number", bounds = [0, 10] }
+parties = [{ name = "oslo", records = 4000 }, { name = "bergen", records = 3000 }]
+privacy = { epsilon = 1.0, delta = 1e-6 }
+trust = { mode = "secure-sum" }
+model = { name = "MODEL" }
+"""
 
 QUESTIONS = """
 [[model.questions]]
@@ -722,3 +735,16 @@ def test_numbers_that_would_become_vast_arrays_are_refused_in_the_file(
 ):
     with pytest.raises(InvalidInput, match=place):
         parse_study(study(model, algorithm))
+
+
+@pytest.mark.parametrize(
+    ("model", "ends"), [("glm", (-40.0, 140.0)), ("linear-regression", (20.0, 80.0))]
+)
+def test_ranges_of_models_that_a_clip_would_bias_are_moved_outward(model, ends):
+    text = PRIVATE_BOUNDS.replace("MODEL", model)
+    built = build(parse_study(text))
+    found = Range(20.0, 45.0, 80.0)
+    released = SimpleNamespace(study=built.bounds.study, read=lambda value: {"age": found})
+    known = replace(built, bounds=released).bounded({BOUNDS: None})
+    assert known.ranges["age"].bounds == ends
+    assert known.known_file.data.columns["age"].span == ends

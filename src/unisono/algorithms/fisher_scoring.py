@@ -63,7 +63,7 @@ from unisono.algorithms.noisy_scores import (
     weak_directions,
     whitened,
 )
-from unisono.algorithms.party_cases import site_places, without_cases
+from unisono.algorithms.party_cases import Cases, cases_of_all, site_places, without_cases
 from unisono.algorithms.person_scores import (
     AskedOfPersons,
     Recorded,
@@ -747,6 +747,7 @@ class Fitted(NamedTuple):
     evidence: Evidence | None = None
     without_cases: tuple[bool, ...] = ()
     weak: np.ndarray | None = None
+    cases: tuple[Cases, ...] = ()
 
 
 def fitted(terms: Terms, value: ScoringState, by_model: bool = False) -> Fitted:
@@ -784,6 +785,7 @@ def fitted(terms: Terms, value: ScoringState, by_model: bool = False) -> Fitted:
         step.evidence,
         few,
         _weak(step.evidence),
+        cases_of_all(terms.problem, told.scored, whitening, point.theta[last]),
     )
 
 
@@ -830,4 +832,11 @@ FISHER_SCORING = AlgorithmKind(
     earlier=earlier,
 )
 
-__all__ = ["FISHER_SCORING", "FisherScoringConfig", "Fitted", "fitted", "terms_for"]
+__all__ = [
+    "FISHER_SCORING",
+    "FisherScoringConfig",
+    "Fitted",
+    "count_noise",
+    "fitted",
+    "terms_for",
+]

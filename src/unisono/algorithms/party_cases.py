@@ -17,8 +17,8 @@ Such a way to infinity makes the last step long, and how far it misses there doe
 others: what curvature it would count in for that is left out.
 """
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import expit
@@ -50,6 +50,43 @@ def without_cases(
         values[1 + number, [0, 1 + first + number]] = centre[first + number], scale[first + number]
     values[0] = -values[1:].sum(axis=0)
     values[0, 0] += 1.0
+    few = np.zeros(len(values), bool)
+    for cases in _counted(problem, scored, whitening, theta, values):
+        few |= cases.fewer_than(_LEAST)
+    return tuple(few.tolist())
+
+
+class Cases(NamedTuple):
+    """About how many cases groups have (g,), with the deviation of noise in that, and how many were
+    expected where the round was asked."""
+
+    found: np.ndarray
+    noise: np.ndarray
+    expected: np.ndarray
+
+    def fewer_than(self, least: float) -> np.ndarray:
+        """Whether so few cannot be excluded (g,)."""
+        return self.found < least + _DEVIATIONS * self.noise + _ROUGHLY * self.expected
+
+
+def cases_of_all(
+    problem: GeneralizedLinear, scored: Any, whitening: np.ndarray, theta: np.ndarray
+) -> tuple[Cases, ...]:
+    """Of all records together: cases, and of the binomial what are none; nothing of a gaussian."""
+    if problem.family == "gaussian":
+        return ()
+    return tuple(_counted(problem, scored, whitening, theta, np.eye(1, problem.parameters)))
+
+
+def _counted(
+    problem: GeneralizedLinear,
+    scored: Any,
+    whitening: np.ndarray,
+    theta: np.ndarray,
+    values: np.ndarray,
+) -> Iterator[Cases]:
+    """Cases, and of the binomial what are none, of groups whose indicators are these sums of
+    standardised columns (g, p)."""
     rows = values @ np.linalg.inv(whitening)
     gradient = rows @ scored.gradient
     information = np.einsum("sp,pq,sq->s", rows, scored.curvature, rows)
@@ -61,11 +98,9 @@ def without_cases(
     found = [(information, 1 - chance, gradient)]
     if problem.family == "binomial":
         found.append((information, chance, -gradient))
-    few = np.zeros(len(rows), bool)
     for own, rest, surplus in found:
         noise = np.hypot(scored.s_gradient * np.sqrt(squares), scored.s_curvature * squares / rest)
-        few |= own / rest + surplus < _LEAST + _DEVIATIONS * noise + _ROUGHLY * own / rest
-    return tuple(few.tolist())
+        yield Cases(own / rest + surplus, noise, own / rest)
 
 
 def site_places(problem: GeneralizedLinear, which: Sequence[bool]) -> tuple[int, ...]:
@@ -87,4 +122,4 @@ def _sites(problem: GeneralizedLinear) -> tuple[int, int]:
     return 0, 0
 
 
-__all__ = ["site_places", "without_cases"]
+__all__ = ["Cases", "cases_of_all", "site_places", "without_cases"]

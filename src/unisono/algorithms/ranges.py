@@ -21,6 +21,7 @@ noisy counts costs nothing further. Only the counts are released, never which la
 """
 
 import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
@@ -80,6 +81,21 @@ def _read(
     if tree.levels == 1:
         return [likeliest_range(counts, noise, noisy.records, beyond)]
     return [quantile_range(counts, tree, noise, beyond)]
+
+
+def widened(found: Iterable[Any]) -> Iterator[Any]:
+    """Ranges with each end moved outward by the width, beyond which lies next to nothing; labels,
+    which may be among them, as they are.
+
+    Models that bound what a record adds by themselves pay little for wide bounds, while two per
+    cent of clipped records move a line by several of its errors.
+    """
+    for one in found:
+        if isinstance(one, Range):
+            width = one.high - one.low
+            yield ordered(one.low - width, one.centre, one.high + width)
+        else:
+            yield one
 
 
 # ------------------------------------------------------------- quantiles
@@ -192,4 +208,13 @@ def _shapes() -> list[tuple[Any, Any]]:
     return made
 
 
-__all__ = ["BEYOND", "COARSE", "EXACT", "Range", "column_range", "likeliest_range", "resolution"]
+__all__ = [
+    "BEYOND",
+    "COARSE",
+    "EXACT",
+    "Range",
+    "column_range",
+    "likeliest_range",
+    "resolution",
+    "widened",
+]

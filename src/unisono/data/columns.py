@@ -761,6 +761,24 @@ def require_range(low: float, high: float, said: Any = None) -> tuple[float, flo
     return low, high
 
 
+def range_given(name: str, given: Any) -> tuple[float, float]:
+    """The bounds of a column in a mapping by name, or a refusal of what are none.
+
+    >>> range_given("age", (18, 100))
+    (18.0, 100.0)
+    """
+    try:
+        low, high = map(float, given)
+    except (TypeError, ValueError):
+        low, high = math.nan, math.nan
+    if not -math.inf < low < high < math.inf:
+        raise InvalidInput(
+            f"bounds of {name!r} are {given!r}: give two numbers, the public lowest and then the "
+            "highest value, never read from the data"
+        )
+    return low, high
+
+
 def require_distinct(values: tuple[str, ...]) -> None:
     if len(set(values)) < len(values) or not all(values):
         raise InvalidInput(f"values {', '.join(values)!r}: name each value once, none empty")
@@ -795,5 +813,6 @@ __all__ = [
     "NumericColumn",
     "Ordinal",
     "TrueFalse",
+    "range_given",
     "restricted_cubic",
 ]

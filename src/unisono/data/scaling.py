@@ -140,6 +140,10 @@ class Targets:
     half: float
     paid: bool = False
 
+    @property
+    def bounds(self) -> tuple[float, float]:
+        return self.centre - self.half, self.centre + self.half
+
     def scaled(self, y: np.ndarray) -> np.ndarray:
         if not self.paid:
             warn_of_clipping(y, self.centre - self.half, self.centre + self.half, "targets")

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from itertools import combinations
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from unisono.core.config import AddedLater, Config
 from unisono.data.columns import AnyColumn, Category, ColumnKind, NamedColumn, Number
@@ -51,6 +51,20 @@ class Schema(Config):
     person_at_parties: Annotated[int, AddedLater] = Field(
         1, ge=1, description="At so many of the parties a person may have records."
     )
+
+    @classmethod
+    def declaring(cls, columns: Mapping[str, Any]) -> "Schema":
+        """These columns, as somebody declares them in Python; what is wrong is said in the words of
+        its place."""
+        try:
+            return cls.model_validate({"columns": dict(columns)})
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = [repr(one) if n == 0 else str(one) for n, one in enumerate(first["loc"][1:])]
+            words = str(first["msg"]).removeprefix("Value error, ")
+            raise InvalidInput(
+                f"columns: {' of '.join(place) or 'declarations'}: {words}"
+            ) from None
 
     @model_validator(mode="after")
     def _fits(self) -> "Schema":

@@ -242,9 +242,12 @@ def public_classes(
             f"{known.tolist()}: correct the labels, or agree on more classes; nothing was spent"
         )
     if binary and len(known) > 2:
+        kind = type_of_target(y)
+        found = f"The type of the target is {kind}, and c" if kind != "binary" else "C"
         raise InvalidInput(
-            "Only binary classification is supported. The type of the target is "
-            f"{type_of_target(y)}, with {len(known)} classes: use PrivateLogisticRegression"
+            f"Only binary classification is supported. {found}lasses has {len(known)} labels, "
+            f"{known.tolist()}: list the two that may occur, or use PrivateLogisticRegression; "
+            "nothing was spent"
         )
     return known, index
 

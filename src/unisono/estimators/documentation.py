@@ -15,7 +15,8 @@ _GUARANTEE = """
 _COMMON = {
     "budget": "epsilon, delta : the budget of one fit.",
     "bounds": "bounds : public bounds of the features: (lowest, highest), each a number or one per "
-    "feature; or one number that bounds the norm of a row. What lies outside is clipped, each row "
+    "feature, or of all columns of a frame by their names; or one "
+    "number that bounds the norm of a row. What lies outside is clipped, each row "
     'by itself, with a `ClippedValues` warning. "private": ranges that hold all but about 2 % of '
     "the records are released first, for a part of the same epsilon and delta. None does so too, "
     "and warns (`UnboundedFeatures`) of what it cost; where there are too few records for it, each "
@@ -77,6 +78,7 @@ _FITTED = (
     "viewer.",
     "bounds_, bounds_epsilon_ : ranges that were paid for, as (lowest, highest), and what they "
     "cost of epsilon, with classes that were; None and 0 where all is public.",
+    "target_bounds_ : the same of the target, where it is a number; None where it is public.",
     "statements_ : what was assumed.",
     "feature_names_in_, encoded_names_ : the columns of a frame that are read; where they are "
     "declared, what a model sees of them, in the order of its coefficients.",

@@ -26,7 +26,7 @@ from unisono.core.study import Party, Result, Study
 from unisono.core.trust import FINAL_MODEL, Relation, Trust
 from unisono.core.values import Private
 from unisono.core.words import did_you_mean
-from unisono.data.columns import WIDEST, Number, NumericColumn
+from unisono.data.columns import WIDEST, Number, NumericColumn, range_given
 from unisono.data.encoding import Frame
 from unisono.data.given import HELD, MOST_HELD
 from unisono.data.people import require_same_persons
@@ -341,12 +341,14 @@ class PrivateEstimator(BaseEstimator):
         """
         if not self.delta and not self._pure:
             raise InvalidInput(no_pure_epsilon(type(self).__name__))
-        relation, budget = self._relation(), Budget(self.epsilon, self.delta)
+        relation = self._relation()
+        promise = Privacy(self.epsilon, self.delta, relation)  # refuses what is no promise
+        budget = Budget(self.epsilon, self.delta)
         self._ranges = None
         features = self._features(records)
         if not self._features_unknown and self._declared is None:
             self._scale(features)  # refuses what are no bounds
-            records.warn_of_clipping(self.bounds)
+            records.warn_of_clipping(self._bounds)
         public = None if self._target_unknown else self._target_bounds
         self._targets = target_scaling(public)
         trust = self._trust(len(records.names))
@@ -358,7 +360,6 @@ class PrivateEstimator(BaseEstimator):
             person_at_parties=1 if records.group is None else self.person_at_parties,
         )
         _prepare()
-        promise = Privacy(self.epsilon, self.delta, relation)
         first, plan = self._planned(facts, trust, promise, planned)
         studies = [] if first is None else [first.study]
         studies += [plan.study] if plan.start is None else [plan.start, plan.study]
@@ -465,6 +466,13 @@ class PrivateEstimator(BaseEstimator):
         if self._declared is not None:
             return bool(self._declared.private)
         return unknown_bounds(self.bounds, "bounds")
+
+    @property
+    def _bounds(self) -> Any:
+        """The bounds as (lowest, highest) of each feature, where they were given by name."""
+        if not isinstance(self.bounds, Mapping):
+            return self.bounds
+        return bounds_by_name(self.bounds, getattr(self, "feature_names_in_", None))
 
     @property
     def _target_bounds(self) -> Any:
@@ -597,7 +605,7 @@ class PrivateEstimator(BaseEstimator):
         if self._declared is not None:
             return Frame(self._declared.schema).scaling(self._centred)
         if self._ranges is None:
-            public = None if self._features_unknown else self.bounds
+            public = None if self._features_unknown else self._bounds
             return scaling(public, features, self._centred)
         low, centre, high = self._ranges
         return scaling((low, high), features, self._centred, list(centre))
@@ -642,14 +650,15 @@ class PrivateEstimator(BaseEstimator):
         )
         self.statements_: tuple[str, ...] = ()
         self.bounds_ = None if self._ranges is None else (self._ranges[0], self._ranges[2])
+        if hasattr(self, "target_bounds"):
+            self.target_bounds_ = self._targets.bounds if self._targets.paid else None
         if self._declared is not None:
             self.encoded_names_ = np.array(Frame(self._declared.schema).names, object)
         self.bounds_epsilon_ = paid
         if paid and self._unlisted is not None:
             self._tell(paid_for_classes(self.classes_.tolist(), paid, self.epsilon))
         if paid and (self._ranges is not None or self._targets.paid):
-            which = ["features"] * (self._ranges is not None) + ["targets"] * self._target_unknown
-            told = paid_for(" and ".join(which), paid, self.epsilon)
+            told = paid_for(self._ranges is not None, self._targets.paid, paid, self.epsilon)
             self._tell(told, None if self._asked else UnboundedFeatures)
         elif self._features_unknown:
             self._tell(UNBOUNDED, UnboundedFeatures)
@@ -739,6 +748,32 @@ def unknown_bounds(bounds: Any, name: str) -> bool:
     return bounds is None or isinstance(bounds, str)
 
 
+def bounds_by_name(bounds: Mapping[str, Any], names: Sequence[str] | None) -> Any:
+    """(lowest, highest) of every feature (2, d), of bounds that are given for each column by name.
+
+    >>> bounds_by_name({"bmi": (10, 60), "age": (18, 100)}, ["age", "bmi"])
+    array([[ 18.,  10.],
+           [100.,  60.]])
+    """
+    if names is None:
+        raise InvalidInput(
+            f"bounds name {', '.join(map(repr, bounds))}, and the columns of X have no names: give "
+            "a frame, or (lowest, highest), each a number or one per column; nothing was spent"
+        )
+    known = [*map(str, names)]
+    if strange := [name for name in bounds if name not in known]:
+        raise InvalidInput(
+            f"bounds name {strange[0]!r}, which is no column to learn from: there are "
+            f"{', '.join(known)}; nothing was spent{did_you_mean(strange[0], known)}"
+        )
+    if lacking := [name for name in known if name not in bounds]:
+        raise InvalidInput(
+            f"bounds lack {', '.join(map(repr, lacking))}: give every column that is learnt from "
+            "its (lowest, highest); nothing was spent"
+        )
+    return np.array([range_given(name, bounds[name]) for name in known]).T
+
+
 def _warn_of_cut(study: Study, names: Sequence[str], columns: Sequence[Any], value: Any) -> None:
     """Tell whoever holds the records, and nobody else, how many persons were clipped."""
     from unisono.algorithms.clipped_people import person_lengths, warn_of_cut_persons
@@ -769,6 +804,7 @@ __all__ = [
     "PrivateLinear",
     "Quoted",
     "Released",
+    "bounds_by_name",
     "unknown_bounds",
     "write_model",
 ]

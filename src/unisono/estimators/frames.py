@@ -10,22 +10,34 @@ from unisono.data.cells import blanks
 from unisono.errors import InvalidInput
 
 _MISSING = (
-    "an estimator takes numbers only, unless columns are declared. What stands in for a missing "
-    "value must not be computed from the records (a mean or median of them is a release): put a "
-    'public constant there, or declare the column, as columns={"age": {"kind": "number", "bounds": '
-    '(0, 120), "missing": "indicator"}}, or "drop record"; nothing was spent'
+    "{name} takes numbers only. What stands in for a missing value must not be computed from the "
+    "records (a mean or median of them is a release): put a public constant there, with a column "
+    "of 0 and 1 that says where, or leave these records out{declare}; nothing was spent"
 )
 _TEXT = (
-    "an estimator takes numbers only, unless columns are declared. Make columns of 0 and 1 from a "
-    "public list of values (OneHotEncoder(categories=[...]), never found in the records), or "
-    'declare the column, as columns={"sex": {"kind": "category", "values": ["F", "M"]}}, or as '
-    '"true-false" or "date"; nothing was spent'
+    "{name} takes numbers only. Make columns of 0 and 1 from a public list of values "
+    "(OneHotEncoder(categories=[...]), never found in the records){declare}; nothing was spent"
 )
 _NO_NUMBERS = "text (could not convert string to float)"
 _TEXT_TARGETS = (
     "this estimator predicts numbers. Give numbers, or take a classifier for classes; nothing was "
     "spent"
 )
+# What those can be told that read frames by declarations.
+_DECLARE_MISSING = (
+    ', or declare the column, as columns={"age": {"kind": "number", "bounds": (0, 120), "missing": '
+    '"indicator"}}, or "drop record"'
+)
+_DECLARE_TEXT = (
+    ', or declare the column, as columns={"sex": {"kind": "category", "values": ["F", "M"]}}, or '
+    'as "true-false" or "date"'
+)
+
+
+def _advice(estimator: Any, words: str, declare: str) -> str:
+    able = estimator is None or hasattr(estimator, "columns")
+    name = "an estimator" if estimator is None else type(estimator).__name__
+    return words.format(name=name, declare=declare if able else "")
 
 
 def validate_data(estimator: Any, *arrays: Any, **options: Any) -> Any:
@@ -37,9 +49,11 @@ def validate_data(estimator: Any, *arrays: Any, **options: Any) -> Any:
     except ValueError as error:
         first = str(error).partition("\n")[0].rstrip(".")
         if "contains NaN" in first or "contains infinity" in first:
-            raise InvalidInput(f"{first}: {_MISSING}") from None
+            advice = _advice(estimator, _MISSING, _DECLARE_MISSING)
+            raise InvalidInput(f"{first}: {advice}") from None
         if "could not convert string" in first:  # its further words quote a cell
-            raise InvalidInput(f"X holds {_NO_NUMBERS}: {_TEXT}") from None
+            advice = _advice(estimator, _TEXT, _DECLARE_TEXT)
+            raise InvalidInput(f"X holds {_NO_NUMBERS}: {advice}") from None
         raise
 
 
@@ -55,7 +69,7 @@ def require_numbers(values: Any, what: str) -> np.ndarray | None:
     try:
         return found.astype(np.float64)
     except (ValueError, TypeError):
-        said = _TEXT if what == "X" else _TEXT_TARGETS
+        said = _advice(None, _TEXT, _DECLARE_TEXT) if what == "X" else _TEXT_TARGETS
         raise InvalidInput(f"{what} holds {_NO_NUMBERS}: {said}") from None
 
 
@@ -69,9 +83,12 @@ def numbers_of(table: RecordTable, names: tuple[str, ...]) -> np.ndarray:
         if unread.any():
             text = unread & ~blanks(cells)
             many = np.count_nonzero(text if text.any() else unread)
-            what, words = ("holds text", _TEXT) if text.any() else ("misses values", _MISSING)
+            what, advice = "misses values", (_MISSING, _DECLARE_MISSING)
+            if text.any():
+                what, advice = "holds text", (_TEXT, _DECLARE_TEXT)
             raise InvalidInput(
-                f"column {name!r} of X {what} in {many} of {table.rows} records: {words}"
+                f"column {name!r} of X {what} in {many} of {table.rows} records: "
+                f"{_advice(None, *advice)}"
             )
         columns.append(own)
     return np.column_stack(columns)

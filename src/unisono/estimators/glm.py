@@ -35,12 +35,14 @@ from unisono.estimators.foundation import PRIVATE, PrivateEstimator, unknown_bou
 from unisono.estimators.frames import validate_data
 from unisono.estimators.members import membership, public_sizes
 from unisono.estimators.records import FitRecords, of_persons
-from unisono.estimators.statements import DrownedByNoise, FewEvents, NotConverged
+from unisono.estimators.statements import DrownedByNoise, FewEvents, NotConverged, UnboundedFeatures
 from unisono.estimators.weights import as_shares, one_each
 from unisono.models.inference import Inference, LikelihoodRatioTest, WaldTest
 from unisono.models.summary import RegressionSummary
 
 if TYPE_CHECKING:  # JAX is imported when a model is really fitted
+    from unisono.algorithms.labels import Labels
+    from unisono.algorithms.ranges import Range
     from unisono.models.glm import Regression
     from unisono.models.prediction import Prediction
     from unisono.problems.glm import GeneralizedLinear
@@ -49,6 +51,8 @@ if TYPE_CHECKING:  # JAX is imported when a model is really fitted
 # Events of the rarer kind for each coefficient, below which estimates are known to go wrong, with
 # or without noise (Peduzzi et al. 1996).
 _EVENTS = 10
+# A released range of the target is wide enough where so many deviations lie within it.
+_WELL_INSIDE = 2.5
 _SIMULATED = "A SIMULATION: the noise is predictable, so there is no privacy."
 _FAMILIES = ("binomial", "gaussian", "poisson")
 _COVARIANCES = ("sandwich", "model")
@@ -81,10 +85,12 @@ class PrivateGLM(PrivateEstimator):
             'family : "binomial" (two classes), "gaussian" (a number) or "poisson" (counts, also '
             "such as spread wider than the Poisson law).",
             "bounds : public bounds of the features: (lowest, highest), each a number or one per "
-            "feature; or one number that bounds the norm of a row. What lies outside is clipped, "
+            "feature, or of all columns of a frame by their names; or one "
+            "number that bounds the norm of a row. What lies outside is clipped, "
             'with a `ClippedValues` warning. "private" or None: ranges are released first, for a '
-            "part of the same epsilon and delta; None warns of it (`UnboundedFeatures`), and "
-            "refuses where there are too few records.",
+            "part of the same epsilon and delta, and each end is moved outward by the width; "
+            "records beyond teach nothing, as a clip would bias coefficients. None warns of it "
+            "(`UnboundedFeatures`), and refuses where there are too few records.",
             "classes",
             'target_bounds : public (lowest, highest) target; "private" or None, as with `bounds`, '
             "for the gaussian only: the largest count of a poisson must be public.",
@@ -104,7 +110,7 @@ class PrivateGLM(PrivateEstimator):
             "the family.",
             "relation",
             "trust",
-            *PARTIES,
+            *(name for name in PARTIES if name != "columns"),
             "engine",
         ),
         (
@@ -115,7 +121,8 @@ class PrivateGLM(PrivateEstimator):
             "NaN where they do not.",
             "cov_params_ : the covariance (d + 1, d + 1).",
             "names_ : what they are called.",
-            "privacy_share_ : which part of an interval's width the noise of privacy is (d + 1,).",
+            "privacy_share_ : which part of an interval's width the noise of privacy is (d + 1,). "
+            "The rest is no interval without privacy: bounded weights and residuals widen it.",
             "inference_ : all of it as an `Inference`, with what is not determined.",
             "site_effects_ : of every party by its name, the difference of its intercept from the "
             "reference's, which has 0; NaN where not determined; empty without `site_effects`.",
@@ -277,6 +284,12 @@ class PrivateGLM(PrivateEstimator):
             X = np.concatenate([X, sites.encoded(self._beside.site)], axis=1)
         return (made.rows(X, own, self._beside.offset, self._beside.weight),)
 
+    def _learn_ranges(self, found: "list[Range | Labels]") -> None:
+        """Ranges as they were released would clip one record in fifty, and move a line by it."""
+        from unisono.algorithms.ranges import widened
+
+        super()._learn_ranges(list(widened(found)))
+
     @property
     def _target_unknown(self) -> bool:
         return self.family == "gaussian" and unknown_bounds(self.target_bounds, "target_bounds")
@@ -294,9 +307,10 @@ class PrivateGLM(PrivateEstimator):
         low, high = self._limits(features)
         zero_one = self._indicators(features)
         names = names or tuple(f"x{place}" for place in range(features))
+        centres = [None] * features if self._ranges is None else self._ranges[1].tolist()
         own = [
-            Feature(name, float(a), float(b), indicator=bool(flag))
-            for name, a, b, flag in zip(names, low, high, zero_one, strict=True)
+            Feature(name, float(a), float(b), centre, bool(flag))
+            for name, a, b, centre, flag in zip(names, low, high, centres, zero_one, strict=True)
         ]
         columns = tuple(Columns(one.name, 1, number=not one.indicator) for one in own)
         sites = None if self._beside is None else self._beside.sites
@@ -307,7 +321,13 @@ class PrivateGLM(PrivateEstimator):
         targets = None if self.family == "binomial" else self._targets
         weighted = self._beside is not None and self._beside.weight is not None
         return regression(
-            self.family, columns, own, targets, self._offset_ends(), weighted=weighted
+            self.family,
+            columns,
+            own,
+            targets,
+            self._offset_ends(),
+            weighted=weighted,
+            selects=True,
         )
 
     def _limits(self, features: int) -> tuple[np.ndarray, np.ndarray]:
@@ -316,7 +336,7 @@ class PrivateGLM(PrivateEstimator):
             return self._ranges[0], self._ranges[2]
         if self._features_unknown:  # not released yet, and nothing that is priced depends on them
             return -np.ones(features), np.ones(features)
-        array = np.asarray(self.bounds, float)
+        array = np.asarray(self._bounds, float)
         array = np.array([-array, array]) if array.ndim == 0 else array
         low, high = np.broadcast_to(array if array.ndim == 2 else array[:, None], (2, features))
         return low, high
@@ -435,7 +455,12 @@ class PrivateGLM(PrivateEstimator):
         if exposure is not None:
             low, high = _ends("exposure_bounds", self.exposure_bounds)
             own = one_each("exposure", exposure, records)
-            if low < 0 or (own <= 0).any():
+            if low < 0:
+                raise InvalidInput(
+                    f"exposure_bounds begin at {low:g}: an exposure is above zero; give bounds "
+                    "that begin at zero or above; nothing was spent"
+                )
+            if (own <= 0).any():
                 raise InvalidInput(
                     "exposure holds zeros or negative numbers: who was not exposed has no rate; "
                     "leave such records out; nothing was spent"
@@ -450,6 +475,8 @@ class PrivateGLM(PrivateEstimator):
     def _publish(
         self, found: Inference, study: Study, result: Result, sites: SiteColumn | None
     ) -> None:
+        from unisono.models.glm import rarer
+
         known = found.determined
         self.inference_, self.names_, self.determined_ = found, found.names, known
         self.params_ = np.where(known, found.estimate, np.nan)
@@ -471,17 +498,37 @@ class PrivateGLM(PrivateEstimator):
         self.rounds_ = int(result.value.round)
         self._sizes = tuple(study.facts.records)
         self._agreed = f"{study.trust!s}, {self._relation()!s}"
+        self._range_notes = self._said_of_ranges(result.value.start)
+        for narrow in self._range_notes[1:]:
+            self._tell(narrow, UnboundedFeatures)
         if found.drowned:
             self._tell(_drowned(found.drowned), DrownedByNoise)
         for doubt in found.doubts:
             self._tell(doubt, NotConverged)
         if self.family == "binomial":
-            share, records = float(result.value.start.mean), sum(self._sizes)
-            rarer = min(share, 1 - share)
-            # The share was moved to one percent where noise does not let it be told from zero.
-            if rarer * records < _EVENTS * len(known) or rarer < 0.0101:
-                which = self.classes_.tolist()[int(share < 0.5)]
-                self._tell(_few(which, rarer, records, len(known)), FewEvents)
+            fewest, records = rarer(study, result.value), sum(self._sizes)
+            if fewest.fewer_than(_EVENTS * len(known)):
+                which = self.classes_.tolist()[fewest.place]
+                self._tell(_few(which, fewest.share, records, len(known)), FewEvents)
+
+    def _said_of_ranges(self, start: Any) -> list[str]:
+        """Of ranges that were released: what they do, then whether that of the target may be too
+        narrow, by the middle and the spread that were released of it afterwards."""
+        ranges = ["columns"] * (self._ranges is not None) + ["target"] * self._targets.paid
+        if not ranges:
+            return []
+        said = [
+            f"Ranges of {' and '.join(ranges)} were released privately and moved outward by their "
+            "width: a record beyond those of columns teaches nothing, a target is clipped."
+        ]
+        if self._targets.paid and abs(float(start.mean)) + _WELL_INSIDE * float(start.spread) > 1:
+            low, high = self._targets.bounds
+            said.append(
+                f"The target's released range, {low:.4g} to {high:.4g}, may clip it: "
+                "coefficients and intervals are then those of the clipped target, too near to "
+                "zero; pass public target_bounds, or give more of epsilon (bounds_share)"
+            )
+        return said
 
     def conf_int(self, alpha: float = 0.05) -> np.ndarray:
         """Intervals (d + 1, 2) that hold each coefficient 1 - `alpha` of the time, the intercept
@@ -537,7 +584,9 @@ class PrivateGLM(PrivateEstimator):
         }
         said = [
             *notes(self.inference_, self.family),
-            "privacy: the part of an interval's width that is the noise of privacy.",
+            *self._range_notes,
+            "privacy: the part of an interval's width that is the noise of privacy; bounded "
+            "weights widen the rest, too.",
         ]
         if self.certificate_.simulated:
             said.append(_SIMULATED)
@@ -598,7 +647,7 @@ class PrivateGLM(PrivateEstimator):
             "coefficients": self.inference_.to_json(0.95),
             "names": list(self.names_),
             "covariance": self.inference_.covariance.tolist(),
-            "note": " ".join(notes(self.inference_, self.family)),
+            "note": " ".join([*notes(self.inference_, self.family), *self._range_notes]),
         }
 
     def _effects_of(self, parties: Any, records: int) -> Any:
@@ -692,10 +741,11 @@ def _within(column: np.ndarray, low: float, high: float, what: str) -> np.ndarra
 
 
 def _drowned(names: Sequence[str]) -> str:
+    from unisono.models.glm import UNDETERMINED
+
     return (
-        f"noise drowned {', '.join(names)}: not determined (NaN), because all that could be said "
-        "would be the prior's. More records, a larger epsilon, tighter bounds or fewer columns "
-        "help; a column that is constant, or a sum of others, is never determined"
+        f"{', '.join(names)}: not determined (NaN), because all that could be said would be the "
+        f"prior's. {UNDETERMINED}"
     )
 
 
@@ -708,10 +758,10 @@ def _guessed(names: Sequence[str]) -> str:
 
 def _few(which: Any, share: float, records: int, coefficients: int) -> str:
     return (
-        f"about {100 * share:.1f} % of {records} records, or fewer, are {which!r}: too few for "
-        f"{coefficients} coefficients ({_EVENTS} for each are usual). Estimates and intervals are "
-        "not to be trusted; with one label alone there is nothing to estimate. Use fewer columns, "
-        "or more records"
+        f"about {100 * share:.1f} % of {records} records, or fewer, are {which!r}, by a noisy "
+        f"count: that may be too few for {coefficients} coefficients ({_EVENTS} for each are "
+        "usual), or none at all, and then estimates and intervals are not to be trusted. Use fewer "
+        "columns, or more records"
     )
 
 

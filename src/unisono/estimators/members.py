@@ -225,12 +225,23 @@ def _by_name(mapping: Mapping[Any, Any], members: Parties, what: str) -> list[An
     """The values of a mapping in the order of the parties: all of them, and nobody else."""
     named = {as_text(name) or str(name): value for name, value in mapping.items()}
     present = set(members.names)
-    if strangers := sorted(set(named) - present):
+    strangers, missing = sorted(set(named) - present), sorted(present - set(named))
+    if present == {ALONE} and strangers:
+        raise InvalidInput(
+            f"{what} names {strangers[:3]}, and no row is said to be theirs: parties= is missing; "
+            "give fit the party of each row, or one for all rows without a mapping"
+        )
+    if strangers and missing:
+        raise InvalidInput(
+            f"{what} names {strangers[:3]}, who hold no records, and lacks {missing[:3]}, who do: "
+            "correct the labels of the rows or the names, so that both are the same"
+        )
+    if strangers:
         raise InvalidInput(
             f"{what} names {strangers[:3]}, who hold no records: an empty party cannot take part; "
             "leave it out of the study"
         )
-    if missing := sorted(present - set(named)):
+    if missing:
         raise InvalidInput(f"{what} lacks {missing[:3]}: name every party")
     return [named[name] for name in members.names]
 

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from pydantic import ValidationError
 from sklearn.utils.multiclass import check_classification_targets
 
 from unisono.core.streamed import StreamedColumns
@@ -62,10 +61,7 @@ class Declared:
             raise InvalidInput(
                 f"columns declares the target {target!r} alone: declare features too"
             )
-        try:
-            known = Schema.model_validate({"columns": own})
-        except ValidationError as error:
-            raise InvalidInput(_first_fault(error)) from None
+        known = Schema.declaring(own)
         for name in known.unlisted:
             raise InvalidInput(
                 f'columns: {name!r}: values = "private" is for study files: list the values; of a '
@@ -118,14 +114,6 @@ def _value(value: Any) -> Any:
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     return tuple(map(_value, value)) if isinstance(value, list | tuple) else value
-
-
-def _first_fault(error: ValidationError) -> str:
-    """What pydantic found first, in the words of its place."""
-    first = error.errors()[0]
-    place = " of ".join(repr(one) if n == 0 else str(one) for n, one in enumerate(first["loc"][1:]))
-    words = str(first["msg"]).removeprefix("Value error, ")
-    return f"columns: {place or 'declarations'}: {words}"
 
 
 # ------------------------------------------------------------- records in memory

@@ -92,7 +92,7 @@ class ScoredEstimator(PrivateEstimator):
         if self._ranges is not None:
             low, high = self._ranges[0], self._ranges[2]
         else:
-            array = np.asarray(self.bounds, float)
+            array = np.asarray(self._bounds, float)
             array = np.array([-array, array]) if array.ndim == 0 else array
             low, high = np.broadcast_to(array if array.ndim == 2 else array[:, None], (2, size))
         known = self._unit_range_is_indicator and not self._features_unknown

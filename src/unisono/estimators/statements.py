@@ -65,12 +65,14 @@ UNKNOWN_SPREAD = (
 )
 
 
-def paid_for(what: str, paid: float, epsilon: float) -> str:
+def paid_for(features: bool, targets: bool, paid: float, epsilon: float) -> str:
     """What ranges cost that nobody gave."""
+    what = " and ".join(["features"] * features + ["targets"] * targets)
+    names = ["bounds"] * features + ["target_bounds"] * targets
     return (
-        f"no public bounds of the {what}: their ranges were released first (bounds_), for epsilon "
-        f"{paid:.3g} of {epsilon:g}; pass bounds known without looking at the data, and all of it "
-        "goes to the model"
+        f"no public bounds of the {what}: their ranges were released first "
+        f"({', '.join(f'{name}_' for name in names)}), for epsilon {paid:.3g} of {epsilon:g}; pass "
+        f"{' and '.join(names)} known without looking at the data, and all of it goes to the model"
     )
 
 

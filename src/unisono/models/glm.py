@@ -4,13 +4,15 @@ Coefficients come in the user's units, with standard errors, intervals and tests
 noise in (`algorithms.fisher_scoring`). A category's first value is the reference.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
 
-from unisono.algorithms.fisher_scoring import Fitted, fitted, terms_for
+from unisono.algorithms.fisher_scoring import Fitted, count_noise, fitted, terms_for
+from unisono.algorithms.party_cases import Cases
 from unisono.core.config import AddedLater
 from unisono.core.privacy import Privacy
 from unisono.core.study import Result, Study
@@ -45,6 +47,13 @@ _FAMILY = (
 # Standard deviations of scores, above which estimates fall short (8,000 records, epsilon 3): of
 # log-odds 3.5 was right and 5 a sixth short; of log-rates .75 was right and 1.25 a sixth short.
 _WIDEST_SCORES = {"binomial": 4.0, "poisson": 1.0}
+# What one-sided tests at 5 % are made of, and the least share that the first release tells.
+_DEVIATIONS = 1.645
+_LEAST_SHARE = 0.0101
+_ONE_OUTCOME = (
+    "One of the two outcomes cannot be told from none under the noise: with one alone there is "
+    "nothing to estimate, so no coefficient is determined."
+)
 _ESTIMAND = {
     "binomial": "Coefficients are log-odds ratios",
     "gaussian": "Coefficients are differences of the mean",
@@ -138,15 +147,45 @@ def column_layout(frame: Frame) -> tuple[Columns, ...]:
     return (*layout, *(Columns(one.name, 1, number=not one.indicator) for one in products))
 
 
+class Rarer(NamedTuple):
+    """Of the rarer of two outcomes, its place, its share and about how many records have it by the
+    noisy counts of the first release, and the deviation of noise in that."""
+
+    place: int
+    share: float
+    records: float
+    noise: float
+
+    def fewer_than(self, least: float) -> bool:
+        """Whether so few cannot be excluded, 5 % one-sided. A share was moved to one per cent where
+        it came out below."""
+        return self.share < _LEAST_SHARE or self.records < least + _DEVIATIONS * self.noise
+
+    def told(self, cases: Sequence[Cases]) -> bool:
+        """Whether there are any at all, by these counts or by the last round."""
+        return not (self.fewer_than(1.0) and any(own.fewer_than(1.0).any() for own in cases))
+
+
+def rarer(study: Study, value: Any) -> Rarer:
+    """Of a run of a binomial. Two cells that add up to the records halve the noise's square."""
+    method, mean = study.method, float(value.start.mean)
+    noise = count_noise(method.config, method.problem, study.facts, method.privacy, study.trust)
+    share = min(mean, 1 - mean)
+    count = share * sum(study.facts.records)
+    return Rarer(int(mean < 0.5), share, count, noise / math.sqrt(2))
+
+
 class Regression(NamedTuple):
     """A problem over features (d,) of these names, whose public ranges are middle ± half, and the
-    scaling of a target that is a number."""
+    scaling of a target that is a number. Beyond ranges that were `released` no record counts: that
+    is a weight of x alone, which leaves the model's coefficients as they are; a clip does not."""
 
     problem: GeneralizedLinear
     names: tuple[str, ...]
     middle: np.ndarray
     half: np.ndarray
     targets: Targets | None
+    released: np.ndarray | None = None
 
     @property
     def unit(self) -> float:
@@ -162,7 +201,10 @@ class Regression(NamedTuple):
     ) -> np.ndarray:
         """Records as the problem takes them, from features (n, d), labels (n,) that are 0 and 1 or
         numbers in [-1, 1], offsets (n,) of scores and weights (n,) as shares of the largest."""
-        inside = np.clip((features - self.middle) / self.half, -1.0, 1.0)
+        scaled = (features - self.middle) / self.half
+        inside = np.clip(scaled, -1.0, 1.0)
+        if self.released is not None:
+            inside = np.where(self.released & (np.abs(scaled) > 1.0), np.nan, inside)
         y = labels
         if self.problem.family == "poisson":
             assert self.targets is not None
@@ -193,6 +235,8 @@ class Regression(NamedTuple):
             shift[0] = self.targets.centre
         names = ("intercept", *self.names)
         unknown, remarks = self._without_cases(found)
+        if self.problem.family == "binomial" and not rarer(study, value).told(found.cases):
+            unknown, remarks = [*names], (_ONE_OUTCOME,)
         return Inference(
             names,
             matrix @ found.theta + shift,
@@ -290,9 +334,11 @@ def regression(
     offset: tuple[float, float] | None = None,
     *,
     weighted: bool = False,
+    selects: bool = False,
 ) -> Regression:
     """The regression on features with public ranges, of a target with public `targets`; none where
-    it has two values. `offset` are the ends of what is added to scores, in the target's units."""
+    it has two values. `offset` are the ends of what is added to scores, in the target's units. One
+    that `selects` leaves out records beyond ranges that were released, where others clip them."""
     low, high = (np.array(ends) for ends in zip(*(f.bounds for f in features), strict=True))
     numeric = ~np.array([feature.indicator for feature in features])
     middle = np.where(numeric, (low + high) / 2, 0.0)
@@ -303,7 +349,8 @@ def regression(
         unit = _unit(family, targets)
         offset = (offset[0] / unit, offset[1] / unit)
     problem = GeneralizedLinear(family, columns, ends, offset, weighted)
-    return Regression(problem, tuple(f.name for f in features), middle, half, targets)
+    released = np.array([f.centre is not None for f in features]) if selects else None
+    return Regression(problem, tuple(f.name for f in features), middle, half, targets, released)
 
 
 def pose(config: GlmConfig, schema: Schema, algorithm: AlgorithmKind, privacy: Privacy) -> Posed:
@@ -319,6 +366,7 @@ def pose(config: GlmConfig, schema: Schema, algorithm: AlgorithmKind, privacy: P
         None if frame.classes else frame.targets,
         _offset_ends(config, schema),
         weighted="weights" in aside,
+        selects=True,
     )
     problem = made.problem
 
@@ -436,14 +484,18 @@ def scored_rows(problem: GeneralizedLinear, value: Any, rows: np.ndarray) -> np.
     return share_of_range(scores, y)
 
 
+UNDETERMINED = (
+    "Either noise drowned what records say, and more of them, a larger epsilon, tighter bounds or "
+    "fewer columns help; or records say nothing, as of a column that is constant or the same as "
+    "others, or of outcomes that a column separates, and then none of that does"
+)
+
+
 def notes(found: Inference, family: str) -> Sequence[str]:
     """What is to be known about the table, in sentences."""
     said = [f"{_ESTIMAND[family]}; intervals and tests count sampling and the noise of privacy."]
     if found.drowned:
-        said.append(
-            f"Noise drowned {', '.join(found.drowned)}: more records, a larger epsilon, tighter "
-            "bounds or fewer columns would help."
-        )
+        said.append(f"Not determined: {', '.join(found.drowned)}. {UNDETERMINED}.")
     return [*said, *found.remarks, *found.doubts]
 
 
@@ -503,11 +555,13 @@ GLM = ModelKind(
     faults=faults,
     draft=draft,
     prediction=Scores,
+    wide_ranges=True,
 )
 
 __all__ = [
     "GLM",
     "LINKS",
+    "UNDETERMINED",
     "GlmConfig",
     "Regression",
     "column_layout",
@@ -515,6 +569,7 @@ __all__ = [
     "exposure_ends",
     "glm_prediction",
     "notes",
+    "rarer",
     "regression",
     "scored_rows",
 ]

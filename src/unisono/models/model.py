@@ -97,7 +97,8 @@ class ModelKind:
     file (its hash) whose model is judged, so that ledgers can say who was learnt from. Classifiers
     without `chances` say which class it is, and not how sure they are. Of `compared` algorithms
     "auto" takes the one that `prefer` does, given the studies by those that can run: what each is
-    predicted to lose, by public facts.
+    predicted to lose, by public facts. Ranges that are released for one with `wide_ranges` are
+    moved outward: it bounds what a record adds by itself, and would be biased by a clip.
     """
 
     name: str
@@ -119,6 +120,7 @@ class ModelKind:
     chances: bool = True
     compared: tuple[str, ...] = ()
     prefer: Callable[[Mapping[str, Study]], Choice] | None = None
+    wide_ranges: bool = False
 
     @property
     def predicts(self) -> bool:

@@ -164,7 +164,13 @@ def public_range(
     within: tuple[float, float] = DOUBLES,
 ) -> tuple[float, float]:
     """Public bounds, or a refusal of what are none."""
-    low, high = (float(b) for b in bounds)
+    try:
+        low, high = (float(b) for b in bounds)
+    except (TypeError, ValueError):
+        raise InvalidInput(
+            f"bounds = {bounds!r} are not two numbers: give the public (lowest, highest) value, "
+            "never read from the data"
+        ) from None
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise InvalidInput(
             f"bounds {bounds!r} are not a finite range: give the public lowest and highest value, "

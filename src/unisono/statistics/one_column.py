@@ -260,6 +260,11 @@ def quantile(
     levels = tuple(float(one) for one in np.ravel(np.asarray(level, float)))
     if not levels:
         raise InvalidInput("no level was asked for: give one between 0 and 1, as 0.5")
+    if np.ndim(bounds) == 0:
+        raise InvalidInput(
+            f"level = {level!r} and bounds = {bounds!r}: bounds are two numbers; is it quantile("
+            "values, level, bounds), with a level between 0 and 1 first?"
+        )
     low, high = public_range(bounds, within=SINGLES)
     name, dropped = named(name, column), _drops(missing)
     title = f"median of {name}" if levels == (0.5,) else f"quantiles of {name}"

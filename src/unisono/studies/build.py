@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from unisono.algorithms.labels import Labels
-from unisono.algorithms.ranges import Range
+from unisono.algorithms.ranges import Range, widened
 from unisono.algorithms.registry import algorithm_named, algorithms
 from unisono.core.algorithm import Facts, agree_facts
 from unisono.core.certificate import Certificate
@@ -149,6 +149,8 @@ class Built:
         if self.bounds is None or BOUNDS not in found or self.ranges:
             return self
         ranges = self.bounds.read(found[BOUNDS])
+        if self.file.model_kind.wide_ranges:
+            ranges = dict(zip(ranges, widened(ranges.values()), strict=True))
         posed = _within(self.file, ranges, self.algorithm)
         start, earlier = self.start, self.study.method.earlier
         if start is not None:

@@ -260,7 +260,7 @@ class Fitter:
         slopes = np.diag(1 / (read.scale * half))
         matrix = np.concatenate([np.zeros((len(slopes), self.problem.pieces)), slopes], axis=1)
         errors = np.sqrt(np.diagonal(matrix @ read.covariance @ matrix.T))
-        known = determined(read.covariance, read.prior, matrix)
+        known = determined(read.covariance, read.prior, matrix) & (not read.few_events)
         return Fit(matrix @ read.theta, errors, known)
 
 

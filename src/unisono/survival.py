@@ -38,6 +38,7 @@ from unisono.data import as_table, listed
 from unisono.data import as_text as category_text
 from unisono.data.columns import NumericColumn
 from unisono.data.schema import Schema
+from unisono.data.sources import UnreadValues, warn_unread
 from unisono.engines import in_process
 from unisono.errors import ClippedValues, InvalidInput, warn
 from unisono.estimators.members import (
@@ -47,6 +48,7 @@ from unisono.estimators.members import (
     public_sizes,
     shuffled,
 )
+from unisono.estimators.statements import FewEvents
 from unisono.models.concordance import CONCORDANCE
 from unisono.models.hazards import HAZARDS
 from unisono.models.inference import as_grid
@@ -58,6 +60,7 @@ from unisono.releases.together import together
 
 _TIME, _EVENT, _GROUP, _SCORE = "time", "event", "group", "score"
 _DROP = {"missing": "drop record"}
+_NOWHERE = "Their records count nowhere. "
 
 
 class KaplanMeier:
@@ -88,6 +91,7 @@ class KaplanMeier:
         epsilon: float,
         ledger: Ledger | Mapping[Any, Ledger],
         delta: float = 0.0,
+        event_value: Any = None,
         parties: Any = None,
         trust: str | Trust | None = None,
         records: Any = None,
@@ -95,16 +99,18 @@ class KaplanMeier:
         colluders: int | None = None,
     ) -> "KaplanMeier":
         """Times (n,), whether the event happened then (n,), by default always, and the group of
-        each record (n,). `parties` (n,) says whose each record is, where there are several, each
-        with its `ledger`. Under add-or-remove `records` is a public number of them for each party.
+        each record (n,). Events are 0 and 1 or False and True, or whatever equals `event_value`, as
+        "dead", all others being censored. `parties` (n,) says whose each record is, where there are
+        several, each with its `ledger`. Under add-or-remove `records` is a public number of them
+        for each party.
 
         A record whose time is negative or missing, or whose group is none of the labels, counts
         nowhere, and a warning says so here. The table and the test are one promise of epsilon.
         """
         horizon = _horizon(self.horizon)
         names = _names(self.labels, groups)
-        columns = _columns(durations, event_observed, groups, names)
-        schema = _schema(horizon, names)
+        columns = _columns(durations, event_observed, groups, names, event_value)
+        schema = _schema(horizon, names, value=event_value)
         config = KAPLAN_MEIER.configured(
             event=_EVENT,
             by=_GROUP if names else None,
@@ -214,6 +220,7 @@ class HazardRatios:
     ) -> None:
         self.horizon, self.bounds, self.categories = horizon, bounds, categories
         self.confidence = confidence
+        self._event_value: Any = None
 
     def fit(
         self,
@@ -224,14 +231,17 @@ class HazardRatios:
         epsilon: float,
         delta: float,
         ledger: Ledger | Mapping[Any, Ledger],
+        event_value: Any = None,
         parties: Any = None,
         trust: str | Trust | None = None,
         records: Any = None,
         minimum_parties: int | None = None,
         colluders: int | None = None,
     ) -> "HazardRatios":
-        """A frame of pandas, polars or Arrow, or a mapping of columns; `event_col` is 1 where the
-        event happened at the time. Records that miss anything count nowhere."""
+        """A frame of pandas, polars or Arrow, or a mapping of columns; `event_col` is 1 or True
+        where the event happened at the time and 0 or False where not, or it equals `event_value`,
+        as "dead" or 2, where it happened. Records that miss anything count nowhere, and warnings
+        say so here. `FewEvents` is warned of where there are too few of them for coefficients."""
         frame = _frame(frame)
         horizon = _horizon(self.horizon)
         bounds, categories = dict(self.bounds or {}), dict(self.categories or {})
@@ -240,9 +250,9 @@ class HazardRatios:
         for name in (duration_col, event_col):
             if name in bounds or name in categories:
                 raise InvalidInput(f"{name!r} is time or event, and explains nothing: leave it out")
-        read = _columns(frame[duration_col], frame[event_col], None, ())
+        read = _columns(frame[duration_col], frame[event_col], None, (), event_value)
         columns = {duration_col: read[_TIME], event_col: read[_EVENT]}
-        schema = _schema(horizon, (), duration_col, event_col)
+        schema = _schema(horizon, (), duration_col, event_col, event_value)
         known = _explaining(bounds, categories)
         schema = schema.model_copy(update={"columns": {**schema.columns, **known}})
         config = HAZARDS.configured(
@@ -252,6 +262,8 @@ class HazardRatios:
             raise InvalidInput(words)
         for name, column in known.items():
             columns[name] = column.read(listed(frame[name]))
+            unread = np.isnan(columns[name])
+            warn_unread(unread, f"values of {name!r}", column.wanted, _NOWHERE)
             if isinstance(column, NumericColumn):
                 warn_of_clipping(columns[name], *column.span, f"values of {name!r}")
         if len({len(own) for own in columns.values()}) > 1:
@@ -264,7 +276,9 @@ class HazardRatios:
             Privacy(epsilon, delta),
             _Members(parties, ledger, trust, records, minimum_parties, colluders),
         )
-        self.figures_, self.note_ = shown, shown["note"]
+        self.figures_, self.note_, self._event_value = shown, shown["note"], event_value
+        for doubt in shown.get("doubts", ()):
+            warn(doubt, FewEvents)
         found = shown["coefficients"]
 
         def by_name(what: str) -> dict[str, Any]:
@@ -304,10 +318,12 @@ class HazardRatios:
         epsilon: float,
         ledger: Ledger | Mapping[Any, Ledger],
         delta: float = 0.0,
+        event_value: Any = None,
         **members: Any,
     ) -> "ConcordanceIndex":
         """Harrell's C of this model in these records, the same or others: a release of its own,
-        paid for with its own epsilon. Columns are those of `fit` unless others are named.
+        paid for with its own epsilon. Columns and `event_value` are those of `fit` unless others
+        are named.
 
         Of the records of the fit itself it flatters the model a little, as always.
         """
@@ -329,6 +345,7 @@ class HazardRatios:
             epsilon=epsilon,
             delta=delta,
             ledger=ledger,
+            event_value=self._event_value if event_value is None and not event_col else event_value,
             **members,
         )
         self.concordance_index_ = found.value
@@ -397,6 +414,7 @@ def concordance(
     bounds: tuple[float, float] | None = None,
     cuts: Sequence[float] | None = None,
     confidence: float = 0.95,
+    event_value: Any = None,
     parties: Any = None,
     trust: str | Trust | None = None,
     records: Any = None,
@@ -408,6 +426,7 @@ def concordance(
 
     Scores are told apart by public `cuts`, or by eight equal intervals within public `bounds`. A
     record whose time is negative or missing, or that has no score, counts nowhere, with a warning.
+    Events are 0 and 1 or False and True, or whatever equals `event_value`.
     """
     horizon = _horizon(horizon)
     if (bounds is None) == (cuts is None):
@@ -416,7 +435,7 @@ def concordance(
         )
     given = [np.nan if one is None else float(one) for one in listed(scores)]
     values = np.array(given, dtype=float)
-    columns = _columns(durations, event_observed, None, ())
+    columns = _columns(durations, event_observed, None, (), event_value)
     if len(values) != len(columns[_TIME]):
         raise InvalidInput(
             f"{len(values)} scores for {len(columns[_TIME])} durations: give each record both"
@@ -428,7 +447,7 @@ def concordance(
             ClippedValues,
         )
     ends = tuple(map(float, bounds)) if bounds is not None else _beyond(cuts)
-    schema = _schema(horizon, ())
+    schema = _schema(horizon, (), value=event_value)
     score = {_SCORE: {"kind": "number", "bounds": ends, **_DROP}}
     known = Schema.model_validate({"columns": score}).columns
     schema = schema.model_copy(update={"columns": {**schema.columns, **known}})
@@ -610,13 +629,20 @@ def _names(labels: Sequence[Any] | None, groups: Any) -> tuple[str, ...]:
 
 
 def _columns(
-    durations: Any, event_observed: Any, groups: Any, names: tuple[str, ...]
+    durations: Any, event_observed: Any, groups: Any, names: tuple[str, ...], event_value: Any
 ) -> dict[str, np.ndarray]:
     """What the model encodes; what cannot be used is missing."""
     times = np.array(
         [np.nan if one is None else float(one) for one in listed(durations)], dtype=float
     )
-    events = np.ones(len(times)) if event_observed is None else _truths(event_observed)
+    events = np.ones(len(times))
+    if event_observed is not None:
+        events = _events(event_observed, event_value)
+    elif event_value is not None:
+        raise InvalidInput(
+            f"event_value = {event_value!r} without event_observed, which it would be a value of: "
+            "give both, or neither if the event always happened"
+        )
     lengths = {len(times), len(events)}
     columns = {_EVENT: events}
     if names:
@@ -636,26 +662,56 @@ def _columns(
             "or group is unknown; how many there are is for your eyes only",
             ClippedValues,
         )
+    _warn_of_events(events, event_value)
     return {_TIME: np.where(usable, times, np.nan), **columns}
 
 
-def _truths(values: Any) -> np.ndarray:
-    """1 for an event, 0 for none; anything else is missing."""
-    found = []
+def _events(values: Any, event_value: Any) -> np.ndarray:
+    """1 for an event, 0 for none; what is neither is missing."""
+    found: list[float] = []
+    if event_value is not None:
+        wanted = category_text(event_value)
+        if wanted is None:
+            raise InvalidInput(
+                f"event_value = {event_value!r}: give the value of an event, as 'dead' or 2"
+            )
+        for text in map(category_text, listed(values)):
+            found.append(np.nan if text is None else float(text == wanted))
+        return np.array(found, dtype=float)
     for one in listed(values):
         known = one is not None and one in (0, 1, False, True)
         found.append(float(one) if known else np.nan)
     return np.array(found, dtype=float)
 
 
+def _warn_of_events(events: np.ndarray, event_value: Any) -> None:
+    """Tell whoever holds the records, and nobody else, of codings that are not what they seem."""
+    read = "0 and 1, or False and True" if event_value is None else f"{event_value!r}, or another"
+    unread = np.isnan(events)
+    remedy = "Of other codings name the value of an event, as event_value=2 or 'dead'. "
+    warn_unread(unread, "events", read, remedy if event_value is None else _NOWHERE)
+    if len(events) and not unread.all() and not (events == 1).any():
+        warn(
+            f"no record has an event: none of {len(events)} is "
+            f"{1 if event_value is None else event_value!r}. Check the column, and the value that "
+            "means that the event happened (event_value). Nobody else is told",
+            UnreadValues,
+        )
+
+
 def _schema(
-    horizon: float, names: tuple[str, ...], time: str = _TIME, event: str = _EVENT
+    horizon: float,
+    names: tuple[str, ...],
+    time: str = _TIME,
+    event: str = _EVENT,
+    value: Any = None,
 ) -> Schema:
     """Any record may miss something: how many do is not public."""
+    happened = "1" if value is None else category_text(value)
     columns: dict[str, Any] = {
         # Times are not clipped to the horizon: an event there is one, and later ones are not.
         time: {"kind": "number", "bounds": (0.0, 2 * horizon), **_DROP},
-        event: {"kind": "category", "values": ("censored", "event"), **_DROP},
+        event: {"kind": "category", "values": (f"not {happened}", happened), **_DROP},
     }
     if names:
         columns[_GROUP] = {"kind": "category", "values": names, **_DROP}

@@ -5,6 +5,7 @@ Statistical tests have fixed seeds; comments say how often a correct method woul
 
 import json
 import math
+import warnings
 from functools import partial
 from itertools import combinations, product
 
@@ -28,8 +29,11 @@ from unisono.core.study import Party, Study
 from unisono.core.trust import Relation, Trust
 from unisono.core.values import Private
 from unisono.data.schema import Schema
+from unisono.data.sources import UnreadValues
 from unisono.engines import in_process
-from unisono.errors import InvalidInput
+from unisono.errors import ClippedValues, InvalidInput
+from unisono.estimators import FewEvents
+from unisono.models import inference
 from unisono.models.hazards import HAZARDS
 from unisono.problems.glm import Columns
 from unisono.problems.survival import BEYOND, ProportionalHazards
@@ -250,7 +254,8 @@ def planned(n, epsilon, **settings):
     )
 
 
-def fitted(plan, values, seed):
+def finished(plan, values, seed):
+    """Both stages of a plan: the second study, and its result."""
     (_, first), (posed, second) = plan
     whole = posed.encode(values)[0].astype(np.float32)
     parties = [
@@ -262,8 +267,12 @@ def fitted(plan, values, seed):
         for place, own in enumerate(np.array_split(whole, 2))
     ]
     found = in_process.run(first, parties).value
-    result = in_process.run(second.begun(found), parties)
-    return posed.present(second, result), posed.prediction(second, result)
+    return second, in_process.run(second.begun(found), parties)
+
+
+def fitted(plan, values, seed):
+    posed, (study, result) = plan[1][0], finished(plan, values, seed)
+    return posed.present(study, result), posed.prediction(study, result)
 
 
 def test_a_larger_part_of_the_promise_may_pay_for_another_round():
@@ -344,7 +353,7 @@ def _no_cases_at_one_party(values):
 @pytest.mark.parametrize(
     ("spoilt", "known", "words"),
     [
-        (_no_events, {}, ""),
+        (_no_events, {"age": False, "arm=drug": False}, "Too few events for 2 coefficients"),
         (_no_events_in_a_group, {"age": True}, ""),
         (_one_age, {"age": False, "arm=drug": True}, "Noise drowned age, or it hardly varies"),
         (_no_cases_at_one_party, {"age": True, "arm=drug": True}, ""),
@@ -409,6 +418,126 @@ def test_records_of_a_real_fit_are_shuffled(monkeypatch):
     ages = seen[0][:, 0]
     assert (np.diff(ages) < 0).any()
     assert np.allclose(np.sort(ages), (given["age"] - 60) / 40, atol=1e-6)
+
+
+def fit(given, epsilon=2.5, **settings):
+    model = unisono.HazardRatios(horizon=60.0, **DECLARED)
+    return model.fit(
+        given, "months", "died", epsilon=epsilon, delta=1e-6, ledger=ledger(), **settings
+    )
+
+
+def test_few_events_determine_nothing_and_are_warned_of():
+    """Without any, and with 8 events of 1500 records: in 20 fits with other noise nothing is ever
+    determined. The count of events would have to be 6 deviations of its noise too high for that."""
+    plan, values = planned(1500, 2.5), patients(1500, np.random.default_rng(15))
+    for events in (0, 8):
+        died = values["died"] * (np.cumsum(values["died"]) <= events)
+        for seed in range(10):
+            shown = fitted(plan, {**values, "died": died}, seed)[0]
+            assert not any(own["determined"] for own in shown["coefficients"].values())
+            assert "Too few events for 2 coefficients, or none: about" in shown["note"]
+    given = {**frame(), "died": 0 * frame()["died"]}
+    with (
+        pytest.warns(FewEvents, match="at least five for each are needed"),
+        pytest.warns(UnreadValues, match="no record has an event: none of 1500 is 1"),
+    ):
+        model = fit(given)
+    assert np.isnan(list(model.params_.values())).all()
+    assert str(model).count("not determined: noise hides what data say") == 2
+
+
+def test_rounds_count_the_events():
+    """Σ w dN of every round, whatever point is asked at: nearly without noise it is no more than
+    the events of the records, and no less than half of them, for weights are at most 1."""
+    values = patients(4000, np.random.default_rng(16))
+    study, result = finished(planned(4000, 500.0), values, 1)
+    read = hazard_scoring.fitted(hazard_scoring.terms_for(study), result.value)
+    events = np.count_nonzero(values["died"][values["months"] <= 60])
+    assert 0.5 * events < read.events < events + 5 * read.events_std
+    assert read.events_std < 5
+    assert not read.few_events
+
+
+def test_values_that_cannot_be_read_are_told_to_their_holder():
+    given = frame()
+    given["age"] = [None if place < 30 else one for place, one in enumerate(given["age"])]
+    given["arm"] = ["other" if place < 9 else one for place, one in enumerate(given["arm"])]
+    with (
+        pytest.warns(UnreadValues, match=r"30 of 1500 values of 'age' are not numbers.*nowhere"),
+        pytest.warns(UnreadValues, match="9 of 1500 values of 'arm' are not any of placebo, drug"),
+    ):
+        fit(given)
+
+
+@pytest.mark.parametrize(
+    ("coded", "value"), [(("alive", "dead"), "dead"), ((1, 2), 2), ((1.0, 2.0), "2")]
+)
+def test_the_value_of_an_event_is_named(coded, value):
+    """What is fitted is the same as with 0 and 1; other codings are warned of before it is paid."""
+    given = frame()
+    other = {**given, "died": [coded[int(one)] for one in given["died"]]}
+    assert fit(other, event_value=value).params_ == fit(given).params_
+    book = ledger()
+    model = unisono.HazardRatios(horizon=60.0, **DECLARED)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UnreadValues)
+        warnings.simplefilter("ignore", ClippedValues)
+        with pytest.raises(UnreadValues, match=r"not 0 and 1, or False.*event_value=2 or 'dead'"):
+            model.fit(other, "months", "died", epsilon=1.0, delta=1e-6, ledger=book)
+    assert book.grants == 0
+
+
+def test_an_event_value_needs_events():
+    with pytest.raises(InvalidInput, match="event_value = 'dead' without event_observed"):
+        unisono.KaplanMeier(horizon=9.0).fit(
+            [1.0, 2.0], event_value="dead", epsilon=1.0, ledger=ledger()
+        )
+    with pytest.raises(InvalidInput, match="event_value = '': give the value of an event"):
+        fit(frame(20), event_value="")
+
+
+def test_the_event_is_what_ratios_are_of():
+    shown = fitted(planned(4000, 3.0), patients(4000, np.random.default_rng(17)), 1)[0]
+    assert inference.outcome(shown) == "died = yes"
+    assert "multiplies the hazard of died = yes by" in inference.effect_in_words(shown, "age")
+
+
+def strong(n, generator):
+    """Light chains and age (as in R's flchain): effects that spread log hazards by more than 1."""
+    age = np.clip(50 + generator.gamma(1.9, 7.5, n), 50, 105)
+    chains = 0.18 + 0.013 * (age - 64) + 0.45 * generator.standard_normal(n)
+    chains, sex = np.log1p(np.exp(chains)).clip(0, 3.2), generator.integers(0, 2, n)
+    risk = 0.1 * (age - 64) + 1.2 * (chains - 0.85) + 0.3 * sex
+    time = 2.8 * generator.weibull(1.15, n) * np.exp(-risk / 1.15)
+    leaves = generator.uniform(0.6, 1.04, n)
+    return {
+        "time": np.minimum(time, leaves),
+        "died": (time <= leaves).astype(int),
+        "age": age,
+        "chains": chains,
+        "sex": sex,
+    }
+
+
+def test_strong_effects_do_not_bend_the_rounds():
+    """Of the same 8,000 records with noise 60 times: estimates spread by no more than is stated of
+    noise. They do by .9 of it, so that the test fails in 1 of 80 choices of seeds; they did by 1.1
+    to 1.2 of it while the second round was asked at a baseline that is too high."""
+    model = unisono.HazardRatios(
+        horizon=1.0, bounds={"age": (50, 105), "chains": (0, 3.2)}, categories={"sex": [0, 1]}
+    )
+    given, found, stated = strong(8000, np.random.default_rng(18)), [], []
+    for seed in range(60):
+        book = Ledger.in_memory(Policy("trial", Budget(3.0, 1e-5)), ACCOUNTANT, seed=seed)
+        model.fit(given, "time", "died", epsilon=1.0, delta=1e-6, ledger=book)
+        own = model.figures_["coefficients"].values()
+        found.append([one["estimate"] for one in own])
+        shares = [one["privacy_share"] for one in own]
+        errors = np.array([one["std_error"] for one in own])
+        stated.append(errors**2 * (1 - (1 - np.array(shares)) ** 2))
+    spread, noise = np.std(found, axis=0), np.sqrt(np.mean(stated, axis=0))
+    assert (spread < 1.1 * noise).all()
 
 
 def _model(coefficients):

@@ -16,6 +16,7 @@ from unisono.engines import driver
 from unisono.runs.folder import read_run
 
 from ..deployment.trial import DESCENT, LINEAR, MARKER, NAMES, study_text, write_records
+from .test_evaluate import TIMES, patients, write
 
 RUNNER = CliRunner()
 
@@ -334,3 +335,22 @@ def test_a_log_has_a_line_for_every_tenth_of_many_rounds(capsys):
         said = capsys.readouterr().err.splitlines()
         assert len(said) == lines
         assert said[-1] == f"round {of} of {of}"
+
+
+@pytest.mark.parametrize(
+    ("model", "title"),
+    [
+        ('name = "hazards"\nevent = "died"', "log-hazard of died = yes"),
+        ('name = "glm"\nfamily = "gaussian"', "mean of months"),
+    ],
+)
+def test_a_table_in_which_nothing_is_determined_is_shown(tmp_path, model, title):
+    """After it was paid for, above all."""
+    study = TIMES.partition("[model]")[0].replace("epsilon = 50.0", "epsilon = 0.05")
+    (tmp_path / "study.toml").write_text(f"{study}[model]\n{model}\n")
+    for number, name in enumerate(("north", "south")):
+        write(tmp_path / f"{name}.csv", patients(number))
+    text = run(tmp_path / "study.toml", "--data", tmp_path, "--seed", 1)
+    assert f"regression: {title}" in text
+    for name in ("age", "sex=m"):
+        assert f"{name} not determined: noise hides what data say" in text

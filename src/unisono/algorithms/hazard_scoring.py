@@ -67,6 +67,7 @@ _SCHEDULES: dict[int, tuple[tuple[float, tuple[float, float, float]], ...]] = {
 _CAUTION = 5.0  # as in `fisher_scoring`
 _BASELINE_SD = 1.5
 _SCORES_SPREAD = 2.0
+_EVENTS = 5  # for each coefficient, below which intervals do not hold
 _ROUNDS = "Noisy rounds, 1 to 3; left out: a rule of records, parameters and epsilon."
 
 
@@ -312,7 +313,8 @@ def moved(
     early = xp.where(xp.arange(p) < problem.pieces, 1.0, caution)
     prior = (whitening * (early / sd) ** 2) @ whitening.T
     prior_way = inverse.T @ (state.first - theta)
-    scored = scored._replace(meat=_scatter(xp, scored), s_meat=0.0)
+    meat, own = _scatter(xp, scored)
+    scored = scored._replace(meat=meat, s_meat=0.0)
     level = xp.maximum(xp.trace(positive(xp, scored.curvature)) / p, 1e-6)
     largest = events * (_SCORES_SPREAD**2 + problem.pieces / 4)
     if rounds == 1:  # where noise is large, the gradient itself says how long the way may be
@@ -325,22 +327,27 @@ def moved(
     found = Moved(
         theta + back @ step.way,
         back @ step.covariance @ back.T,
-        back @ step.sampling @ back.T,
+        own * (back @ step.sampling @ back.T),
     )
     return found, scored
 
 
-def _scatter(xp: Any, scored: Scored) -> Any:
+def _scatter(xp: Any, scored: Scored) -> tuple[Any, Any]:
     """How gradients of single records scatter: E[w² ...], a part of the curvature E[w ...] in every
     direction under the model, more of it where weights are 1. The released meat tells the mean of
     that part over directions, r, but noise hides single ones; drawn to r, it would be too little in
     some of them. Weights are at most 1, so the part lies between r and 1, and sqrt(r) is taken for
     all. Where scores scatter more than the model says, all of it counts, evenly.
+
+    Returned with it is how much of that a fit without weights would have: of even weights r, which
+    shrink scatter and curvature alike. The rest is what weights cost, and they are there for
+    privacy alone.
     """
     p, curvature = len(scored.gradient), positive(xp, scored.curvature)
     seen = xp.trace(scored.meat) + scored.s_meat * p**0.5  # the wider one, when in doubt
     ratio = xp.clip(seen / xp.maximum(xp.trace(curvature), 1e-6), 0.1, 25.0)
-    return xp.maximum(ratio, xp.sqrt(xp.minimum(ratio, 1.0))) * curvature
+    root = xp.sqrt(xp.minimum(ratio, 1.0))
+    return xp.maximum(ratio, root) * curvature, root
 
 
 # ------------------------------------------------------------- the algorithm
@@ -405,7 +412,26 @@ def next_point(xp: Any, loop: Any, terms: Terms, state: HazardState, number: Any
     turn = whitened(xp, curvature, scored.s_curvature, records)
     first = xp.where(number == 0, 1.0, 0.0)
     turn = first * turn + (1 - first) * xp.eye(p)
-    return Point(step.theta, turn @ state.point.whitening)
+    risks = _spread_of_risks(xp, terms.problem.pieces, state.point.whitening, scored, step)
+    lower = xp.where(xp.arange(p) < terms.problem.pieces, first * risks / 2, 0.0)
+    return Point(step.theta - lower, turn @ state.point.whitening)
+
+
+def _spread_of_risks(xp: Any, pieces: int, whitening: Any, scored: Scored, step: Moved) -> Any:
+    """The variance v of log hazards β·z over those at risk, without what noise adds to it.
+
+    From β = 0 a Newton step leaves the mean hazard as it was, while the mean of exp(β·z) grows by
+    exp(v / 2): so much lower the baseline is. What is asked at a point that is too far from the
+    truth bends, and would draw the coefficients along.
+    """
+    inverse = xp.linalg.inv(whitening)
+    curvature = inverse @ positive(xp, scored.curvature) @ inverse.T
+    spent = xp.maximum(xp.trace(curvature[:pieces, :pieces]), 1e-6)
+    middle = xp.sum(curvature[:pieces, pieces:], axis=0) / spent
+    spread = curvature[pieces:, pieces:] / spent - xp.outer(middle, middle)
+    slopes, unsure = step.theta[pieces:], step.covariance[pieces:, pieces:]
+    found = slopes @ spread @ slopes - xp.sum(spread * unsure)
+    return xp.clip(found, 0.0, _SCORES_SPREAD**2)
 
 
 def terms_of(config: HazardScoringConfig, problem: ProportionalHazards, priced: Priced) -> Terms:
@@ -426,7 +452,8 @@ def terms_for(study: Any) -> Terms:
 class FittedHazards(NamedTuple):
     """Log hazards of pieces, then coefficients, in standardised coordinates (p,); covariances, and
     the prior's deviations (p,). `centre` and `scale` (d,) lead back to features, `ends` (K + 1,)
-    are those of pieces, as powers of shares of the horizon."""
+    are those of pieces, as powers of shares of the horizon. `events` are those that rounds have
+    counted, each by its weight, and `events_std` is the noise in that number."""
 
     theta: np.ndarray
     covariance: np.ndarray
@@ -437,6 +464,31 @@ class FittedHazards(NamedTuple):
     ends: np.ndarray
     power: float
     rounds: int
+    events: float
+    events_std: float
+
+    @property
+    def few_events(self) -> bool:
+        """Whether there may be fewer events than five for each coefficient: intervals do not hold
+        then (Vittinghoff and McCulloch 2007), and without any there is nothing to compare."""
+        return self.events - 2 * self.events_std < _EVENTS * len(self.centre)
+
+
+def counted_events(terms: Terms, state: HazardState, done: int) -> tuple[float, float]:
+    """How many events rounds have counted, each by its weight, and the deviation of noise in that.
+
+    Of the baseline the gradient is Σ w (dN - l) and the curvature Σ w l: together Σ w dN, whatever
+    point was asked at. Rounds are of the same records, and are averaged by precision.
+    """
+    pieces, told, precision = terms.problem.pieces, 0.0, 0.0
+    for number in range(done):
+        scored = opened(np, terms, state, number)
+        rows = np.linalg.inv(state.points.whitening[number])[:pieces]
+        square, whole = rows.T @ rows, rows.sum(axis=0)
+        found = whole @ scored.gradient + np.sum(square * scored.curvature)
+        noise = scored.s_gradient**2 * (whole @ whole) + scored.s_curvature**2 * np.sum(square**2)
+        told, precision = told + found / noise, precision + 1 / noise
+    return float(told / precision), float(precision**-0.5)
 
 
 def fitted(terms: Terms, value: HazardState) -> FittedHazards:
@@ -460,6 +512,7 @@ def fitted(terms: Terms, value: HazardState) -> FittedHazards:
         start.ends,
         float(start.power),
         done,
+        *counted_events(terms, state, done),
     )
 
 

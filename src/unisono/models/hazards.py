@@ -18,7 +18,13 @@ from unisono.data.encoding import Frame, Values
 from unisono.data.schema import Schema
 from unisono.models.glm import column_layout, described
 from unisono.models.inference import Inference, determined
-from unisono.models.kaplan_meier import EventConfig, draft, event_faults, event_times
+from unisono.models.kaplan_meier import (
+    EventConfig,
+    draft,
+    event_faults,
+    event_times,
+    event_value,
+)
 from unisono.models.model import Choice, Fault, ModelKind, Posed, Target, columns_in_words
 from unisono.models.prediction import HazardRatio
 from unisono.problems.survival import ProportionalHazards
@@ -72,8 +78,9 @@ def pose(
             matrix @ found.theta,
             matrix @ found.covariance @ matrix.T,
             matrix @ found.sampling @ matrix.T,
-            determined(found.covariance, found.prior, matrix),
+            determined(found.covariance, found.prior, matrix) & (not found.few_events),
             RATIO,
+            doubts=_doubts(found),
         )
 
     def prediction(study: Study, result: Result) -> HazardRatio:
@@ -97,6 +104,7 @@ def pose(
             "link": "log-hazard",
             "target": schema.target,
             "event": config.event,
+            "event_value": event_value(config, schema),
             "confidence": config.confidence,
             "coefficients": inference.to_json(config.confidence),
             "ratio": RATIO,
@@ -112,6 +120,7 @@ def pose(
             "scores": _scores(found, inference, pieces, middle + half * found.centre),
             "rounds": found.rounds,
             "note": " ".join(_notes(inference, horizon)),
+            **({"doubts": list(inference.doubts)} if inference.doubts else {}),
         }
 
     return Posed(problem, problem.features + 2, encode, present, prediction=prediction)
@@ -155,10 +164,12 @@ def _notes(found: Inference, horizon: float) -> Iterator[str]:
         "Coefficients are logarithms of hazard ratios, of events up to "
         f"{horizon:g}; intervals and tests count sampling and the noise of privacy."
     )
-    if len(found.drowned) == len(found.names):
+    if found.doubts:
+        yield from found.doubts
+    elif len(found.drowned) == len(found.names):
         yield (
-            "Noise drowned every coefficient, or hardly any event happened by then: more records, "
-            "a larger epsilon, a later horizon, tighter bounds or fewer columns would help."
+            "Noise drowned every coefficient: more records, a larger epsilon, a later horizon, "
+            "tighter bounds or fewer columns would help."
         )
     elif found.drowned:
         it = "it hardly varies" if len(found.drowned) == 1 else "they hardly vary"
@@ -166,6 +177,19 @@ def _notes(found: Inference, horizon: float) -> Iterator[str]:
             f"Noise drowned {', '.join(found.drowned)}, or {it}: more records, a larger epsilon, "
             "tighter bounds or fewer columns would help."
         )
+
+
+def _doubts(found: FittedHazards) -> tuple[str, ...]:
+    """Of events as they were released, with their noise."""
+    if not found.few_events:
+        return ()
+    return (
+        f"Too few events for {len(found.centre)} coefficients, or none: about "
+        f"{max(found.events, 0.0):.0f} ± {2 * found.events_std:.0f}, each by its weight, can be "
+        "told from noise, and at least five for each are needed. Check which value of the event's "
+        "column means that it happened; more records, a later horizon, a larger epsilon or fewer "
+        "columns would help.",
+    )
 
 
 def choose(config: HazardsConfig, schema: Schema, privacy: Privacy, unit: Unit) -> Choice:

@@ -216,7 +216,7 @@ def as_text(
         )
         rows = [[_without_middle(row[0], max(room, _SHORTEST)), *row[1:]] for row in rows]
     widths = [
-        max(len(title), *(len(row[place]) for row in rows if place < len(row)))
+        max([len(title), *(len(row[place]) for row in rows if place < len(row))])
         for place, title in enumerate(titles)
     ]
 
@@ -280,13 +280,17 @@ def _without_middle(name: str, letters: int) -> str:
 
 
 def outcome(shown: Mapping[str, Any]) -> str:
-    """What the coefficients of a result explain: the target, or its second value.
+    """What the coefficients of a result explain: the target, its second value, or the event.
 
     >>> outcome({"target": "flu", "positive": "yes"}), outcome({"target": "visits"})
     ('flu = yes', 'visits')
+    >>> outcome({"target": "months", "event": "status", "event_value": "dead"})
+    'status = dead'
     """
-    value = shown.get("positive")
-    return f"{shown['target']} = {value}" if value is not None else str(shown["target"])
+    what, value = shown["target"], shown.get("positive")
+    if "event" in shown:
+        what, value = shown["event"], shown.get("event_value")
+    return f"{what} = {value}" if value is not None else str(what)
 
 
 def step_in_words(name: str, feature: Mapping[str, Any]) -> str:

@@ -113,6 +113,13 @@ def event_faults(config: EventConfig, schema: Schema) -> Iterator[Fault]:
             yield ("model", "horizon"), f"{words}: nothing is seen there"
 
 
+def event_value(config: EventConfig, schema: Schema) -> str:
+    """The value that means that the event happened."""
+    event = schema.columns[config.event]
+    assert isinstance(event, NamedColumn)
+    return config.event_value or event.levels[1]
+
+
 class EventTimes(NamedTuple):
     """How far a study goes, and what a record's time and event are in it."""
 
@@ -125,9 +132,9 @@ def event_times(config: EventConfig, schema: Schema) -> EventTimes:
     numbers are clipped, has outlasted it."""
     target, event = schema.target or "", schema.columns[config.event]
     assert isinstance(event, NamedColumn)
+    code = event.levels.index(event_value(config, schema))
     top = _time(schema).span[1]
     horizon = float(top if config.horizon is None else config.horizon)
-    code = event.levels.index(config.event_value) if config.event_value else 1
 
     def read(values: Values) -> tuple[np.ndarray, np.ndarray]:
         time, happened = values[target], values[config.event]
@@ -280,4 +287,5 @@ __all__ = [
     "KaplanMeierConfig",
     "event_faults",
     "event_times",
+    "event_value",
 ]

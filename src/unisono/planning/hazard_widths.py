@@ -44,7 +44,7 @@ def interval_widths(study: Study, share: float | None = None) -> Widths:
         matrix = np.concatenate([np.zeros((len(unit), problem.pieces)), np.diag(unit)], axis=1)
         errors.append(np.sqrt(np.diagonal(matrix @ own.covariance @ matrix.T)))
         alone.append(np.sqrt(np.diagonal(matrix @ own.sampling @ matrix.T)))
-        known.append(determined(own.covariance, own.prior, matrix))
+        known.append(determined(own.covariance, own.prior, matrix) & (not own.few_events))
     columns = by_column(
         problem.columns,
         np.median(np.stack(errors), axis=0),

@@ -74,14 +74,36 @@ def test_new_records_are_judged_as_a_textbook_would(finished):
 
 
 def test_records_that_were_learnt_from_are_labelled(finished):
-    done = invoke(
+    asked = (
         "evaluate", finished / "study.run", "--data", finished / "old",
         "--epsilon", "1", "--study", finished / "again.toml",
     )  # fmt: skip
+    before = [(finished / "old" / f"{name}.ledger").read_bytes() for name in ("north", "south")]
+    refused = invoke(*asked)
+    assert refused.exit_code == 2
+    assert "ON RECORDS THAT WERE LEARNT FROM: the ledgers of north, south" in refused.output
+    assert "nothing was paid" in refused.output
+    assert "--learnt" in refused.output
+    after = [(finished / "old" / f"{name}.ledger").read_bytes() for name in ("north", "south")]
+    assert before == after
+    done = invoke(*asked, "--learnt")
     assert done.exit_code == 0, done.output
     assert "ON RECORDS THAT WERE LEARNT FROM: the ledgers of north, south" in done.output
     assert result_of(finished / "again.run")["learnt_from"] == ["north", "south"]
     assert "learnt from" in (finished / "again.run" / "report.html").read_text().lower()
+
+
+@pytest.mark.parametrize(("said", "code"), [("n\n", 1), ("y\n", 0)])
+def test_a_terminal_is_asked_before_learnt_records_pay(finished, monkeypatch, said, code):
+    monkeypatch.setattr("unisono.cli.budget.on_terminal", lambda: True)
+    book, place = finished / "old" / "north.ledger", finished / "asked.toml"
+    before = book.read_bytes()
+    asked = ["evaluate", finished / "study.run", "--data", finished / "old", "--study", place]
+    asked += ["--edition", "7"]
+    done = CliRunner().invoke(app, list(map(str, asked)), input=said)
+    assert done.exit_code == code, done.output
+    assert "LEARNT FROM" in done.stderr
+    assert (book.read_bytes() == before) == (code == 1)
 
 
 def test_the_study_alone_can_be_written_checked_and_kept(finished):

@@ -66,9 +66,7 @@ def everything():
     [("--histogram", "sex"), ("--mean", "los", "--by", "sex"), ("--t-test", "los", "--by", "sex")],
     ids=" ".join,
 )
-def test_whoever_asks_is_told_of_categories_that_are_not_listed(
-    tmp_path, monkeypatch, asked
-):
+def test_whoever_asks_is_told_of_categories_that_are_not_listed(tmp_path, monkeypatch, asked):
     monkeypatch.chdir(tmp_path)
     rows = [f"{'male' if n < 60 else 'fm'[n % 2]},{n % 20}" for n in range(200)]
     (tmp_path / "own.csv").write_text("\n".join(["sex,los", *rows]) + "\n")

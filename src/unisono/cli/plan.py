@@ -25,7 +25,7 @@ def plan(
         Path | None, typer.Argument(metavar="[STUDY.toml]", help="Plan this study file.")
     ] = None,
     task: Annotated[
-        Task, typer.Option(metavar="NAME", help=f"What is learned: {', '.join(Task)}.")
+        Task, typer.Option(metavar="NAME", help=f"What is learnt: {', '.join(Task)}.")
     ] = Task.CLASSIFICATION,
     records: Annotated[
         str, typer.Option(help="Records of each party, such as 300,400,350; or of every party.")

@@ -146,20 +146,23 @@ def query(
     ] = None,
     records_per_person: Annotated[
         int | None,
-        typer.Option(help="Records of a person that are read at most, drawn in secret [8]."),
+        typer.Option(
+            help="Records of a person that are read at most, drawn in secret. (default: 8)"
+        ),
     ] = None,
     trust: Annotated[
         Trust | None,
         typer.Option(
             metavar="NAME",
-            help=f"Who adds the noise: {', '.join(Trust)} [default: secure-sum; one file: local].",
+            help=f"Who adds the noise: {', '.join(Trust)}. "
+            "(default: secure-sum; of one file: local)",
         ),
     ] = None,
     relation: inputs.RelationOption = Relation.REPLACE_ONE,
     budget: BudgetOption = None,
     second_ledgers: SecondLedgersOption = None,
     survivors: Annotated[
-        int | None, typer.Option(help="So many parties must answer [default: all].")
+        int | None, typer.Option(help="How many parties must answer. (default: all)")
     ] = None,
     colluders: Annotated[
         int | None, typer.Option(help="Parties that may work together with the server.")

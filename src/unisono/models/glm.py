@@ -224,10 +224,11 @@ class Regression(NamedTuple):
         else:
             unknown = [n for n, no in zip(names, found.without_cases[1:], strict=True) if no]
             who = ", ".join(unknown)
-        what = "cases" if self.problem.family == "poisson" else "cases, or what are none,"
+        counts = self.problem.family == "poisson"
+        what = "there are any cases" if counts else "both outcomes occur"
         return unknown, (
-            f"Of {who} {what} cannot be told from none under the noise: the intercept there has no "
-            "finite interval and is not determined. Other coefficients do not suffer from it.",
+            f"The noise hides whether {what} at {who}: the intercept there has no finite interval "
+            "and is not determined. The other coefficients are not affected.",
         )
 
 
@@ -487,7 +488,9 @@ def draft(schema: Schema) -> str:
         if schema.classes:
             lines.append(f"family is binomial here: odds of {schema.target} = {schema.classes[-1]}")
         else:
-            lines.append('family is gaussian here; counts want family = "poisson"')
+            lines.append(
+                'family is gaussian where the target is a number; counts want family = "poisson"'
+            )
     references = [
         one.reference for name, own in schema.features.items() for one in own.features(name)[:1]
     ]

@@ -79,20 +79,24 @@ def fit(estimator, rows=ROWS, labels=LABELS):
         (
             "bounds = [0, 120] }",
             'bounds = [0, 120], missing = "category" }',
-            "age.missing: \"category\" will not do: choose one of 'drop record' or 'indicator', or "
-            "write a number",
+            "age.missing: \"category\" is not allowed: choose one of 'drop record' or 'indicator', "
+            "or write a number",
         ),
         (
             '"true-false" }',
             '"true-false", missing = "maybe" }',
-            "ill.missing: \"maybe\" will not do: choose one of 'drop record' or 'category', or "
+            "ill.missing: \"maybe\" is not allowed: choose one of 'drop record' or 'category', or "
             "write true or false",
         ),
-        ("[0, 120]", "[0, 120, 3]", "age.bounds: [0, 120, 3] will not do: write at most 2, not 3"),
+        (
+            "[0, 120]",
+            "[0, 120, 3]",
+            "age.bounds: [0, 120, 3] is not allowed: write at most 2, not 3",
+        ),
         (
             'kind = "true-false"',
             'kind = "category", values = ["yes"]',
-            'ill.values: ["yes"] will not do: write at least 2, not 1',
+            'ill.values: ["yes"] is not allowed: write at least 2, not 1',
         ),
         ('"logistic-regression"', '"logistic-regresion"', "did you mean 'logistic-regression'?"),
         ('"gradient-perturbation"', '"Gradient perturbation"', "mean 'gradient-perturbation'?"),
@@ -110,8 +114,8 @@ def test_what_a_study_file_may_say_is_said_without_names_of_types(old, new, word
 
 def test_pure_epsilon_names_the_algorithms_that_offer_it():
     text = refused(changed("delta = 1e-6", "delta = 0"))
-    assert "a logistic-regression is learnt by output-perturbation in this study" in text
-    assert "with delta = 1e-06 by others too" in text
+    assert "only output-perturbation can learn a logistic-regression in this study" in text
+    assert "such as 1e-06, for the others" in text
     offered = changed("delta = 1e-6", "delta = 0").replace("gradient-", "output-")
     build(parse_study(offered))
 
@@ -262,7 +266,7 @@ def test_nothing_is_meant_by_a_name_that_is_like_none():
 
 
 def test_a_gauge_without_limit_is_no_share_of_it():
-    drawn = str(gauge("3 parties like oslo", math.inf, math.inf, words="no limit set"))
+    drawn = str(gauge("each of 3 parties, such as oslo", math.inf, math.inf, words="no limit set"))
     assert "no protection, no limit" in drawn
     assert "of infinite" not in drawn
     assert "of no protection" not in drawn

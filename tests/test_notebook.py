@@ -21,7 +21,10 @@ SHOWN = {
     "unisono.table_one(": ["age, median [quartiles]", "Guarantee"],
     "model": ["PrivateLogisticRegression"],
     "model.fit(": ["intercept", "Certificate"],
-    "model.certificate_": ["the server and 1 party working together", "3 parties like Aalborg"],
+    "model.certificate_": [
+        "the server and 1 party working together",
+        "each of 3 parties, such as Aalborg",
+    ],
     "unisono.evaluate(": ["AUC", "calibration slope"],
     "loaded": ["Promise: epsilon"],
     "{": ["'back?': ['yes', 'no']"],

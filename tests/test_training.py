@@ -610,7 +610,7 @@ def test_arguments_of_other_algorithms():
     refused("stays with the party", **{**local, "clipping": Clipping(loss_range=1.0)})
     refused("steps = 2.5", steps=2.5, **local)
     refused("steps = 0", steps=0, **local)
-    refused("use trust LOCAL|choose one of local", trust="trusted-server", **local)
+    refused("use trust 'local'|choose one of local", trust="trusted-server", **local)
     refused("give one epsilon for all", epsilons=[1.0], **local)
     refused("2 epsilons for 1 parties", epsilon=None, epsilons=[1.0, 2.0], **local)
     refused("epsilons for a, where", epsilon=None, epsilons={"a": 1.0}, **local)

@@ -199,7 +199,7 @@ def test_bad_settings_are_refused():
     method = one_shot_regression(1.0, 1e-5, relation=Relation.ADD_OR_REMOVE)
     with pytest.raises(InvalidInput, match="add-or-remove"):
         method.bind(facts, Trust.LOCAL)
-    with pytest.raises(InvalidInput, match="use trust LOCAL"):
+    with pytest.raises(InvalidInput, match="use trust 'local'"):
         Study(iterated_regression(1.0, 1e-5, each=True), facts, Trust.SECURE_SUM)
 
 

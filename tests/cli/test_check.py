@@ -139,7 +139,7 @@ def test_faults_point_at_their_lines(study):
     change(study, "epsilon = 2.0", "epsilon = -2.0")
     change(study, "retries = 0", "retrys = 0")
     text = check(study, code=2)
-    assert f"{study} line 24: privacy.epsilon: -2.0 will not do" in text
+    assert f"{study} line 24: privacy.epsilon: -2.0 is not allowed" in text
     assert "did you mean 'retries'?" in text
     assert text.count("unisono:") == 1
 

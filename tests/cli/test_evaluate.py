@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import unisono
 from unisono.cli import app
 from unisono.deployment.evaluating import Asked, evaluation_text_of
 from unisono.errors import InvalidInput
+from unisono.exports import statement
 from unisono.studies.file import parse_study
 
 from .test_predict import STUDY, people, write
@@ -74,14 +76,56 @@ def test_new_records_are_judged_as_a_textbook_would(finished):
 
 
 def test_records_that_were_learnt_from_are_labelled(finished):
-    done = invoke(
+    asked = (
         "evaluate", finished / "study.run", "--data", finished / "old",
         "--epsilon", "1", "--study", finished / "again.toml",
     )  # fmt: skip
+    before = [(finished / "old" / f"{name}.ledger").read_bytes() for name in ("north", "south")]
+    refused = invoke(*asked)
+    assert refused.exit_code == 2
+    assert "ON RECORDS THAT WERE LEARNT FROM: the ledgers of north, south" in refused.output
+    assert "nothing was paid" in refused.output
+    assert "--learnt" in refused.output
+    after = [(finished / "old" / f"{name}.ledger").read_bytes() for name in ("north", "south")]
+    assert before == after
+    done = invoke(*asked, "--learnt")
     assert done.exit_code == 0, done.output
     assert "ON RECORDS THAT WERE LEARNT FROM: the ledgers of north, south" in done.output
     assert result_of(finished / "again.run")["learnt_from"] == ["north", "south"]
     assert "learnt from" in (finished / "again.run" / "report.html").read_text().lower()
+
+
+def test_the_card_holds_evaluations_of_this_very_model_alone(finished, tmp_path):
+    place = finished / "carded.toml"
+    asked = ("--data", finished / "new", "--epsilon", "2", "--study", place, "--edition", "5")
+    done = invoke("evaluate", finished / "study.run", *asked, "--budget", "200")
+    assert done.exit_code == 0, done.output
+    model = unisono.load(finished / "study.run")
+    text = statement.as_markdown(model)
+    assert "records (carded.run):" in text
+    assert "AUC: 0." in text
+    assert "Not measured" not in text
+    moved = tmp_path / "carded.run"
+    shutil.copytree(finished / "carded.run", moved)
+    shutil.copytree(finished / "study.run", tmp_path / "study.run")
+    assert "carded.run" in statement.as_markdown(unisono.load(tmp_path / "study.run"))
+    study = moved / "study.toml"  # which judges another model now
+    study.write_text(study.read_text().replace("Who is ill?", "Who is well?"))
+    text = statement.as_markdown(unisono.load(tmp_path / "study.run"))
+    assert "no evaluation of this model was found" in text
+
+
+@pytest.mark.parametrize(("said", "code"), [("n\n", 1), ("y\n", 0)])
+def test_a_terminal_is_asked_before_learnt_records_pay(finished, monkeypatch, said, code):
+    monkeypatch.setattr("unisono.cli.budget.on_terminal", lambda: True)
+    book, place = finished / "old" / "north.ledger", finished / "asked.toml"
+    before = book.read_bytes()
+    asked = ["evaluate", finished / "study.run", "--data", finished / "old", "--study", place]
+    asked += ["--edition", "7"]
+    done = CliRunner().invoke(app, list(map(str, asked)), input=said)
+    assert done.exit_code == code, done.output
+    assert "LEARNT FROM" in done.stderr
+    assert (book.read_bytes() == before) == (code == 1)
 
 
 def test_the_study_alone_can_be_written_checked_and_kept(finished):

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import pickle
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from unisono.cli import app
 from unisono.core.documents import CERTIFICATE
 from unisono.data.scaling import UnitScaling
 from unisono.data.schema import Schema
+from unisono.errors import InvalidInput
 from unisono.models.fitted import fitted_document, save_model
 from unisono.models.prediction import Scores
 
@@ -129,6 +131,41 @@ def test_intervals_are_beside_what_is_expected(tmp_path):
     np.testing.assert_allclose(found, wanted, rtol=1e-9)
 
 
+@pytest.mark.filterwarnings("always::unisono.ClippedValues")
+def test_what_was_clipped_is_said_once(tmp_path, run):
+    (tmp_path / "new.csv").write_text("age,sex\n130,f\n")
+    done = predict(run, tmp_path / "new.csv", "--proba")
+    assert done.exit_code == 0, done.output
+    assert done.stderr.count("lie outside the public bounds") == 1
+
+
+def test_a_file_without_records_is_refused_as_such(tmp_path, run):
+    (tmp_path / "new.csv").write_text("age,sex\n")
+    done = predict(run, tmp_path / "new.csv")
+    assert done.exit_code == 2
+    assert "holds no records: give at least one" in done.stderr
+
+
+def test_only_columns_that_the_model_does_not_want_are_suggested(run):
+    model = unisono.load(run)
+    with pytest.raises(InvalidInput) as refused:
+        model.predict([{"sex": "m", "agee": 3}])
+    assert "did you mean 'agee'?" in str(refused.value)
+    with pytest.raises(InvalidInput) as refused:
+        model.predict([{"age": 3, "stage": 1}])
+    assert "no column 'sex'" in str(refused.value)
+    assert "did you mean 'age" not in str(refused.value)
+
+
+def test_a_loaded_model_may_be_pickled(run):
+    model = unisono.load(run)
+    again = pickle.loads(pickle.dumps(model))
+    record = {"age": 71, "sex": "m"}
+    np.testing.assert_array_equal(again.predict_proba(record), model.predict_proba(record))
+    assert again.summary() == model.summary()
+    assert again.certificate == model.certificate
+
+
 def test_a_result_is_self_contained(run):
     """The model needs neither the study file nor anything else beside its certificate."""
     fitted = json.loads((run / "result.json").read_text())["fitted"]
@@ -159,7 +196,7 @@ def test_records_without_what_is_needed_stay_empty(run, tmp_path):
 @pytest.mark.parametrize(
     ("header", "options", "words"),
     [
-        ("agee,sex", (), "has no column 'age', which this model predicts from"),
+        ("agee,sex", (), "no column 'age', which this model predicts from"),
         ("age,sex,predicted_ill", (), "'predicted_ill' already"),
         ("age,sex", ("--times", "1"), "no survival"),
         ("age,sex", ("--interval",), "there are no intervals"),

@@ -60,6 +60,24 @@ def everything():
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
+@pytest.mark.filterwarnings("always::unisono.data.UnreadValues")
+@pytest.mark.parametrize(
+    "asked",
+    [("--histogram", "sex"), ("--mean", "los", "--by", "sex"), ("--t-test", "los", "--by", "sex")],
+    ids=" ".join,
+)
+def test_whoever_asks_is_told_of_categories_that_are_not_listed(tmp_path, monkeypatch, asked):
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{'male' if n < 60 else 'fm'[n % 2]},{n % 20}" for n in range(200)]
+    (tmp_path / "own.csv").write_text("\n".join(["sex,los", *rows]) + "\n")
+    known = () if "los" not in asked else ("--bounds", "los=0:20")
+    options = (*asked, *known, "--categories", "sex=f,m", "--epsilon", "1")
+    done = query(*options, files=["own.csv"])
+    assert done.exit_code == 0, done.output
+    assert "60 of 200 values of 'sex' in own.csv are not any of f, m" in done.stderr
+    assert "'male'" not in done.output
+
+
 def test_answers_are_right_with_hardly_any_noise(clinics):
     result = query(
         "--sum",
@@ -274,7 +292,7 @@ def test_a_simulation_says_so(clinics):
         (("--count", "all", "--categories", "population=a,a"), "each category once"),
         ((), "nothing was asked"),
         (("--count", "all", "--colluders", "0", "--delta", "0"), "colluders to 1 or more"),
-        (("--count", "all", "--survivors", "9"), "minimum_parties"),
+        (("--count", "all", "--survivors", "9"), "--survivors 9 with 3 files"),
         (("--count", "all", "--confidence", "2"), "between 0 and 1"),
         (("--mean", "age", *AGES, "--drop-missing", "income"), "those asked for are of age"),
         (("--count", "all", "--missing-codes", "age=-9"), "no mean, spread or quantile of 'age'"),
@@ -412,8 +430,9 @@ def test_newlines_in_cells_are_declared_and_warned_about(clinics):
 
 
 def test_one_party_alone_and_missing_budget(clinics):
-    alone = query("--count", "all", "--epsilon", "1", files=("a.csv",))
-    assert (alone.exit_code, "one party alone" in alone.stderr) == (2, True)
+    secure = ("--trust", "secure-sum")
+    alone = query("--count", "all", "--epsilon", "1", *secure, files=("a.csv",))
+    assert (alone.exit_code, "leave --trust out" in alone.stderr) == (2, True)
     poor = query("--count", "all", "--epsilon", "1", budget=None)
     assert (poor.exit_code, "--budget" in poor.stderr) == (2, True)
     twice = query("--count", "all", "--epsilon", "1", files=("a.csv", "a.csv"))

@@ -125,7 +125,7 @@ def test_a_budget_is_wanted_before_anything_is_spent(folder):
 def test_on_a_terminal_the_budget_is_asked_for_and_what_is_taken_is_shown(folder, monkeypatch):
     from unisono.cli import budget
 
-    monkeypatch.setattr(budget, "_terminal", lambda: True)
+    monkeypatch.setattr(budget, "on_terminal", lambda: True)
     arguments = ["run", str(folder / "study.toml"), "--data", str(folder / "data")]
     result = RUNNER.invoke(app, arguments, input="much\n9:1e-6\n")
     assert result.exit_code == 0, result.output

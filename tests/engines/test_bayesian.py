@@ -234,7 +234,7 @@ def test_other_algorithms_keep_own_epsilons_too(name):
     in_process.run(study, people)
     for party, epsilon in zip(people, OWN, strict=True):
         assert party.ledger.spent(SERVER) == pytest.approx(epsilon, rel=1e-3)
-    with pytest.raises(InvalidInput, match="use trust LOCAL"):
+    with pytest.raises(InvalidInput, match="use trust 'local'"):
         Study(algorithm, Facts(SIZES, 2, 3, 1), Trust.SECURE_SUM)
 
 

@@ -138,7 +138,7 @@ def test_files_are_read_as_the_study_says(tmp_path):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"age": [1], "dose": [1], "sex": ["m"]}, "has no column 'smokes', which this model"),
+        ({"age": [1], "dose": [1], "sex": ["m"]}, "no column 'smokes', which this model"),
         (ONE | {"age": ["old"]}, "no cell of 'age' in .* can be read: the model takes numbers"),
         (np.zeros((2, 4)), "array of 4 columns without names"),
         (np.zeros(4), r"array of shape \(4,\)"),

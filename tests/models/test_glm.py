@@ -9,6 +9,7 @@ from unisono.data.schema import Schema
 from unisono.errors import InvalidInput
 from unisono.models.glm import GLM, in_units
 from unisono.models.inference import Inference, as_text, determined, p_text
+from unisono.studies.file import parse_study
 
 COLUMNS = {
     "age": {"kind": "number", "bounds": (20.0, 100.0)},
@@ -75,13 +76,53 @@ def test_weights_are_shares_of_the_largest():
         ("drop", {"family": "poisson"}, "begin at zero"),
         ("visits", {"family": "poisson", "exposure": "weeks"}, "no column"),
         ("visits", {"family": "poisson", "exposure": "drop"}, "cannot be negative"),
+        ("visits", {"family": "poisson", "exposure": "days"}, "who was not exposed has no rate"),
         ("ill", {"exposure": "days"}, "exposure is for poisson"),
         ("ill", {"weights": "smokes"}, "must be a number"),
     ],
 )
 def test_what_does_not_fit_is_said_in_words(target, settings, words):
-    said = " ".join(text for _, text in GLM.faults(GLM.configured(**settings), schema(target)))
-    assert words in said
+    found = list(GLM.faults(GLM.configured(**settings), schema(target)))
+    assert words in " ".join(text for _, text in found)
+    assert {place[0] for place, _ in found} == {"model"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "line", "words"),
+    [
+        ('family = "poisson"\nexposure = "dayz"', 5, "'dayz' is no column"),
+        ('exposure = "days"', 4, "exposure is for poisson"),
+        ('weights = "drop"', 4, "weights cannot be negative"),
+        ('family = "poisson"\nexposure = "days"', 5, "bounds from zero"),
+    ],
+)
+def test_errors_of_a_study_name_the_line_of_the_option(settings, line, words):
+    text = f"""title = "Visits"
+[model]
+name = "glm"
+{settings}
+[data]
+target = "visits"
+[data.columns]
+age = {{ kind = "number", bounds = [20, 100] }}
+days = {{ kind = "number", bounds = [0, 365] }}
+drop = {{ kind = "number", bounds = [-5, 5] }}
+visits = {{ kind = "number", bounds = [0, 30] }}
+[privacy]
+epsilon = 1
+delta = 1e-6
+[trust]
+mode = "local"
+[[parties]]
+name = "north"
+records = 500
+[[parties]]
+name = "south"
+records = 500
+"""
+    with pytest.raises(InvalidInput) as refused:
+        parse_study(text)
+    assert any(f"line {line}" in one and words in one for one in str(refused.value).splitlines())
 
 
 def test_coefficients_come_in_the_users_units():

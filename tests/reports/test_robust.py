@@ -141,9 +141,9 @@ def test_150_parties_are_grouped(folder):
         if block["kind"] == "gauges"
     ]
     assert [one["label"] for one in gauges["items"]] == [
-        "50 parties like p2",
-        "50 parties like p1",
-        "50 parties like p0",
+        "each of 50 parties, such as p2",
+        "each of 50 parties, such as p1",
+        "each of 50 parties, such as p0",
     ]
 
 
@@ -176,7 +176,9 @@ def test_a_server_falls_back_on_what_the_certificate_knows(folder):
             }
         ]
     )
-    assert "3 parties like north" in markdown(read_run(folder(budgets=None, certificate=given)))
+    assert "each of 3 parties, such as north" in markdown(
+        read_run(folder(budgets=None, certificate=given))
+    )
     assert "knows no party's budget" in markdown(read_run(folder(budgets=None)))
 
 

@@ -520,7 +520,7 @@ def test_tests_come_back_with_p_values_of_each_and_of_all(study, table):
         assert one["test"]["p_value"] < one["test"]["adjusted_p"] < 0.01
     assert {chi_square["name"], fisher["name"]} == {
         "Cramér's V of sex by diagnosis",
-        "odds ratio of sex by diagnosis: benign in f over benign in m",
+        "odds ratio of sex by diagnosis (odds of benign in f divided by those in m)",
     }
     # Of one 2x2 table all three are the same hypothesis.
     p = [one["test"]["p_value"] for one in (shares, chi_square, fisher)]

@@ -46,7 +46,7 @@ def test_files_without_it_keep_their_hash(change):
         ("holdout = 0.2", (), "epsilon: is missing: a private test needs both"),
         ("epsilon = 0.2", (), "holdout: is missing"),
         ("confidence = 0.9", (), "evaluation: says nothing"),
-        ("holdout = 0.6\nepsilon = 1", (), "holdout: 0.6 will not do"),
+        ("holdout = 0.6\nepsilon = 1", (), "holdout: 0.6 is not allowed"),
         ("holdout = 0.02\nepsilon = 1", (), "of 40 records of north none would be kept"),
         ('file = ""', (), "file"),
         ("holdout = 0.2\nepsilon = 1\nfolds = 3", (), "folds: is unknown"),

@@ -95,7 +95,7 @@ def test_the_order_of_columns_is_in_the_hash(change):
 
 # (what is written instead, line, words)
 FAULTS = [
-    (('title = "Three hospitals"', "title = 3"), 1, "title: 3 will not do: write text"),
+    (('title = "Three hospitals"', "title = 3"), 1, "title: 3 is not allowed: write text"),
     (('target = "diagnosis"', ""), 3, "data.target: is missing: say which column"),
     (
         ('target = "diagnosis"', 'target = "diagnose"'),
@@ -110,10 +110,10 @@ FAULTS = [
     (('sizes = "exact"', 'sizes = "hidden"'), 5, 'data.sizes: "hidden" with relation'),
     (('sizes = "exact"', 'sizes = "about"'), 5, "\"about\" is unknown: choose one of 'exact'"),
     (("bounds = [5, 30]", "bounds = [30, 5]"), 8, "bounds 30 to 5 are no range"),
-    (("bounds = [5, 30]", "bounds = [5, inf]"), 8, "Infinity will not do: write a finite"),
+    (("bounds = [5, 30]", "bounds = [5, inf]"), 8, "Infinity is not allowed: write a finite"),
     (("bounds = [5, 30]", "bounds = [5]"), 8, "data.columns.radius.bounds"),
     (("bounds = [0, 120]", "bound = [0, 120]"), 9, "age.bound: is unknown: did you mean 'bounds'?"),
-    (("integer = true", "integer = 1"), 9, "1 will not do: write true or false"),
+    (("integer = true", "integer = 1"), 9, "1 is not allowed: write true or false"),
     (
         ('kind = "category", values = ["f"', 'kind = "class", values = ["f"'),
         10,
@@ -123,17 +123,17 @@ FAULTS = [
     (('"f", "m"', '"f"'), 10, "data.columns.sex.values"),
     (('"south"', '"north"'), 18, "parties[2].name: 'north' stands twice"),
     (('"south"', '"../south"'), 18, "does not fit the pattern"),
-    (("records = 50", "records = 0"), 19, "parties[2].records: 0 will not do"),
-    (("records = 50", "records = 5.5"), 19, "5.5 will not do: write a whole number"),
+    (("records = 50", "records = 0"), 19, "parties[2].records: 0 is not allowed"),
+    (("records = 50", "records = 5.5"), 19, "5.5 is not allowed: write a whole number"),
     (("records = 50", ""), 17, "parties[2].records: is missing"),
-    (("epsilon = 1", "epsilon = -1"), 26, "privacy.epsilon: -1 will not do"),
-    (("epsilon = 1", 'epsilon = "1"'), 26, 'privacy.epsilon: "1" will not do: write a number'),
-    (("delta = 1e-4", "delta = 1"), 27, "privacy.delta: 1 will not do"),
+    (("epsilon = 1", "epsilon = -1"), 26, "privacy.epsilon: -1 is not allowed"),
+    (("epsilon = 1", 'epsilon = "1"'), 26, 'privacy.epsilon: "1" is not allowed: write a number'),
+    (("delta = 1e-4", "delta = 1"), 27, "privacy.delta: 1 is not allowed"),
     (('unit = "record"', 'unit = "party"'), 28, "gradient-perturbation hides a record"),
     (('relation = "replace-one"', 'relation = "swap"'), 29, "is unknown: choose one of"),
     (('mode = "secure-sum"', 'mode = "secret"'), 32, 'trust.mode: "secret" is unknown'),
     (("minimum_parties = 3", "minimum_parties = 4"), 33, "4 of 3 parties"),
-    (("colluders = 1", "colluders = 3"), 34, "leave no honest party"),
+    (("colluders = 1", "colluders = 3"), 34, "leaves no honest party"),
     (
         (
             'mode = "secure-sum"\nminimum_parties = 3\ncolluders = 1\nretries = 0',
@@ -304,7 +304,7 @@ QUESTION = "[[model.questions]]\nask = {ask!r}\ncolumn = {column!r}\n{more}\n"
         ("count", "sex", "value = 'x'", "'x' is none of f, m"),
         ("count", "sex", "", "value: is missing"),
         ("histogram", "age", "", "is needed here; give bins"),
-        ("quantiles", "age", "levels = [1.5]", "levels[1]: 1.5 will not do"),
+        ("quantiles", "age", "levels = [1.5]", "levels[1]: 1.5 is not allowed"),
         ("quantiles", "age", "levels = []", "questions[2].levels"),
         ("difference of means", "age", "", "by: is missing"),
         ("difference of means", "sex", "by = 'sex'", "'sex' is a category, and a number is needed"),

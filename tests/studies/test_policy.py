@@ -320,7 +320,7 @@ def test_a_policy_that_changes_ends_the_study(policy):
 @pytest.mark.parametrize(
     ("pair", "line", "words"),
     [
-        (("epsilon = 2.5", "epsilon = inf"), 7, "budget.epsilon: Infinity will not do"),
+        (("epsilon = 2.5", "epsilon = inf"), 7, "budget.epsilon: Infinity is not allowed"),
         (("delta = 1e-4\ncolluders", "delta = 2\ncolluders"), 8, "budget.delta"),
         (("minimum_parties = 3\n", ""), 11, "allow.minimum_parties: is missing"),
         (("maximum_epsilon = 1.0", "maximum_epsilon = 3.0"), 12, "exceeds the whole budget 2.5"),

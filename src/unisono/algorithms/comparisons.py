@@ -263,7 +263,8 @@ def _read_table(
     independent = "the categories are independent"
     if square:
         found = hypothesis_tests.fisher(table, law, probability)
-        title = f"odds ratio of {name}: {columns[0]} in {rows[0]} over {columns[0]} in {rows[1]}"
+        odds = f"odds of {columns[0]} in {rows[0]} divided by those in {rows[1]}"
+        title = f"odds ratio of {name} ({odds})"
         test = _Tested(title, independent, "chi-square", (0.0, (2 * whole + 2) ** 2))
     else:
         found = hypothesis_tests.independence(table, law, probability)

@@ -40,24 +40,24 @@ _HELP = """Differentially private learning across parties that cannot share thei
 
 \b
 Examples:
-  unisono models                              what can be learnt?
-  unisono init                                write a study file
-  unisono plan study.toml                     how good will it be?
-  unisono check study.toml                    what does it mean, cost, risk?
-  unisono policy init --budget 6 a.csv        what may all studies ever take?
-  unisono run study.toml --data folder        run it on this machine
-  unisono predict study.run new.csv           use what was learnt
-  unisono export study.run --to card          a model card, ONNX, scikit-learn, ...
-  unisono evaluate study.run --data folder    how good is it, on other records?
-  unisono query a.csv b.csv --mean age ...    ask several parties at once
-  unisono local-cluster study.toml --data f   as between machines, on this one
-  unisono coordinate study.toml               run a study's server
-  unisono join study.toml --data a.csv ...    take part in a study
-  unisono dashboard                           look at all runs here
-  unisono ledger show ages.ledger             what is spent, what may I still ask?
-  unisono privacy cost --noise 4 --count 10   what does this cost?
-  unisono attack study.toml                   try to get records back
-  unisono audit study.toml                    try to prove a promise wrong
+  unisono models                             # what can be learnt?
+  unisono init                               # write a study file
+  unisono plan study.toml                    # how good will it be?
+  unisono check study.toml                   # what does it mean, cost, risk?
+  unisono policy init --budget 6 a.csv       # what may ever be taken?
+  unisono run study.toml --data folder       # run it on this machine
+  unisono predict study.run new.csv          # use what was learnt
+  unisono export study.run --to card         # a model card, ONNX, ...
+  unisono evaluate study.run --data folder   # how good, on other records?
+  unisono query a.csv b.csv --mean age ...   # ask several parties at once
+  unisono local-cluster study.toml --data f  # a rehearsal, on this machine
+  unisono coordinate study.toml              # run a study's server
+  unisono join study.toml --data a.csv ...   # take part in a study
+  unisono dashboard                          # look at all runs here
+  unisono ledger show ages.ledger            # what is spent, what is left?
+  unisono privacy cost --noise 4 --count 10  # what does this cost?
+  unisono attack study.toml                  # try to get records back
+  unisono audit study.toml                   # try to prove a promise wrong
 
 \b
 Exit codes:

@@ -41,7 +41,7 @@ def ask_on_terminal(found: "Unbudgeted") -> "Budget":
     """The budget, by whoever sits at the terminal; where nobody does, a refusal says how."""
     from unisono.deployment.parties_here import refuse
 
-    if not _terminal():
+    if not on_terminal():
         refuse(found)
     typer.echo(f"{found.words}, and nothing gives that back.", err=True)
     while True:
@@ -54,7 +54,7 @@ def ask_on_terminal(found: "Unbudgeted") -> "Budget":
             typer.echo(str(error), err=True)
 
 
-def _terminal() -> bool:
+def on_terminal() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 

@@ -52,7 +52,7 @@ def dashboard(
     Examples:
       unisono dashboard
       unisono dashboard studies/ --port 8123 --no-open
-      unisono dashboard --json            the address, for scripts
+      unisono dashboard --json  # the address, for scripts
     """
     chosen = [_folder(folder) for folder in folders or [Path()]]
     token = os.environ.get(_VARIABLE)

@@ -117,7 +117,8 @@ def coordinate(
     \b
     Examples:
       unisono coordinate study.toml
-      unisono coordinate study.toml --address study.example.org:9092 --listen 0.0.0.0
+      unisono coordinate study.toml --address study.example.org:9092 \\
+        --listen 0.0.0.0
     """
     require_flower()
     from unisono.core.trust import Trust

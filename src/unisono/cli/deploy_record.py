@@ -104,10 +104,14 @@ def evaluation_in(folder: Path) -> dict[str, Any] | None:
 
 @contextmanager
 def plain_warnings() -> Iterator[None]:
-    """Warnings as one line each, as a person at a terminal reads them."""
+    """Warnings as one line each, as a person at a terminal reads them, and none of them twice."""
+    said: set[str] = set()
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
-        warn(" ".join(str(message).split()))
+        words = " ".join(str(message).split())
+        if words not in said:
+            said.add(words)
+            warn(words)
 
     with warnings.catch_warnings():
         warnings.showwarning = show

@@ -5,10 +5,13 @@ from typing import Annotated
 
 import typer
 
+from unisono.cli import budget as terminal
 from unisono.cli import inputs
 from unisono.cli.budget import BudgetOption
+from unisono.cli.deploy_record import plain_warnings
+from unisono.cli.output import warn
 from unisono.cli.predict import RunArgument, run_with_result
-from unisono.cli.run import run as run_study
+from unisono.cli.run import prepared, run_prepared
 from unisono.cli.second_ledgers import SecondLedgersOption
 from unisono.errors import InvalidInput
 
@@ -40,6 +43,14 @@ def evaluate(
     edition: Annotated[int, typer.Option(help="Which time this is asked.")] = 1,
     budget: BudgetOption = None,
     second_ledgers: SecondLedgersOption = None,
+    learnt: Annotated[
+        bool,
+        typer.Option(
+            "--learnt",
+            help="Judge it even on records that it learnt from, which flatters it; without this "
+            "you are asked on a terminal, and refused in a script.",
+        ),
+    ] = False,
     seed: Annotated[
         int | None,
         typer.Option(help="Only a simulation: predictable noise, no privacy, nothing is spent."),
@@ -52,13 +63,15 @@ def evaluate(
     coverage of intervals of regressions; by subgroup with --by. Intervals count sampling and noise.
     The evaluation is a study of its own, written beside the run: every party can read and check it,
     and it runs between machines as any study does (coordinate, join, local-cluster). It is paid for
-    in the parties' ledgers, in addition to training.
+    in the parties' ledgers, in addition to training. Ledgers know whether they have paid for the
+    training of this model: then you are told before anything is paid, and asked (--learnt agrees).
 
     \b
     Examples:
-      unisono evaluate flu.run --data new-patients --records north=800,south=400 --epsilon 0.5
+      unisono evaluate flu.run --data new-patients \\
+        --records north=800,south=400 --epsilon 0.5
       unisono evaluate flu.run --data new-patients --by sex
-      unisono evaluate flu.run --study judge.toml      only write it, for use between machines
+      unisono evaluate flu.run --study judge.toml  # only write it
     """
     from unisono.deployment.evaluating import Asked, write_evaluation
     from unisono.models.fitted import load
@@ -70,7 +83,28 @@ def evaluate(
     if data is None:
         typer.echo(f"written: {written}; check it, then run it or let the parties join")
         return
-    run_study(written, data, None, budget, second_ledgers, None, seed, json)
+    with plain_warnings():
+        task = prepared(written, data, None, second_ledgers, None, seed, budget)
+        if not learnt:
+            _agree_to_learnt(task.learnt_from())
+        run_prepared(task, json)
+
+
+def _agree_to_learnt(parties: list[str]) -> None:
+    """Where ledgers have paid for the training, whoever asks agrees before they pay again."""
+    if not parties:
+        return
+    from unisono.algorithms.evaluation_text import learnt_from
+
+    words = learnt_from({"learnt_from": parties})
+    if not terminal.on_terminal():
+        raise InvalidInput(
+            f"{words}; nothing was paid: give --data with other records, or --learnt to judge the "
+            "model on these all the same"
+        )
+    warn(words)
+    if not typer.confirm("Pay for this all the same?", err=True):
+        raise typer.Exit(1)
 
 
 def _sizes(said: str | None) -> dict[str, int] | None:

@@ -50,10 +50,13 @@ def init(
     parties: Annotated[
         str | None, typer.Option(help="Names and public sizes: north=300,south=200.")
     ] = None,
-    epsilon: Annotated[float | None, typer.Option(help="What the study may cost. [1]")] = None,
+    epsilon: Annotated[
+        float | None, typer.Option(help="What the study may cost. (default: 1)")
+    ] = None,
     delta: Annotated[float | None, typer.Option(help="(default: far below 1 / records)")] = None,
     trust: Annotated[
-        Trust | None, typer.Option(metavar="MODE", help=f"{', '.join(Trust)}. [secure-sum]")
+        Trust | None,
+        typer.Option(metavar="MODE", help=f"{', '.join(Trust)}. (default: secure-sum)"),
     ] = None,
     algorithm: Annotated[
         str, typer.Option(help="How it is learnt; `unisono algorithms` lists them.")

@@ -18,7 +18,7 @@ app = typer.Typer(
     Examples:
       unisono ledger create ages.ledger --dataset ages --epsilon 1 --delta 1e-6
       unisono ledger show ages.ledger
-      unisono ledger raise ages.ledger --to 2 --reason "agreed by the board on 3 May"
+      unisono ledger raise ages.ledger --to 2 --reason "agreed on 3 May"
       unisono ledger verify ages.ledger
       unisono ledger export ages.ledger --format markdown
     """,
@@ -160,8 +160,9 @@ def raise_budget(
 
     \b
     Examples:
-      unisono ledger raise ages.ledger --to 8 --reason "agreed by the board on 3 May"
-      unisono ledger raise ages.ledger --to 8:1e-6 --per-year 3 --reason "..." --keys keys
+      unisono ledger raise ages.ledger --to 8 --reason "agreed by the board"
+      unisono ledger raise ages.ledger --to 8:1e-6 --per-year 3 --reason "..." \\
+        --keys keys
     """
     from dataclasses import replace
 

@@ -169,7 +169,7 @@ def _write_spending(out: Console, spending: PlannedSpending) -> None:
             "has seen clean values"
             if math.isinf(spending.epsilon)
             else (
-                f"has learned up to epsilon {words.number(spending.epsilon)} at delta "
+                f"has learnt up to epsilon {words.number(spending.epsilon)} at delta "
                 f"{words.plain(spending.delta)}"
             )
         )

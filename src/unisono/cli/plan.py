@@ -25,7 +25,7 @@ def plan(
         Path | None, typer.Argument(metavar="[STUDY.toml]", help="Plan this study file.")
     ] = None,
     task: Annotated[
-        Task, typer.Option(metavar="NAME", help=f"What is learned: {', '.join(Task)}.")
+        Task, typer.Option(metavar="NAME", help=f"What is learnt: {', '.join(Task)}.")
     ] = Task.CLASSIFICATION,
     records: Annotated[
         str, typer.Option(help="Records of each party, such as 300,400,350; or of every party.")
@@ -84,7 +84,8 @@ def plan(
     Examples:
       unisono plan --records 300,400,350 --features 30 --epsilon 1
       unisono plan --task mean --parties 5 --records 300 --bounds 0:120
-      unisono plan --task network --parties 20 --records 1000 --features 64 --classes 10
+      unisono plan --task network --parties 20 --records 1000 --features 64 \\
+        --classes 10
       unisono plan --task posterior --parties 3 --records 500 --features 4 --json
       unisono plan study.toml --plot trade-off.png
       unisono plan odds.toml --effect 1.2 --majority 0.9

@@ -146,16 +146,23 @@ def query(
     ] = None,
     records_per_person: Annotated[
         int | None,
-        typer.Option(help="Records of a person that are read at most, drawn in secret [8]."),
+        typer.Option(
+            help="Records of a person that are read at most, drawn in secret. (default: 8)"
+        ),
     ] = None,
     trust: Annotated[
-        Trust, typer.Option(metavar="NAME", help=f"Who adds the noise: {', '.join(Trust)}.")
-    ] = Trust.SECURE_SUM,
+        Trust | None,
+        typer.Option(
+            metavar="NAME",
+            help=f"Who adds the noise: {', '.join(Trust)}. "
+            "(default: secure-sum; of one file: local)",
+        ),
+    ] = None,
     relation: inputs.RelationOption = Relation.REPLACE_ONE,
     budget: BudgetOption = None,
     second_ledgers: SecondLedgersOption = None,
     survivors: Annotated[
-        int | None, typer.Option(help="Parties that must answer [default: all].")
+        int | None, typer.Option(help="How many parties must answer. (default: all)")
     ] = None,
     colluders: Annotated[
         int | None, typer.Option(help="Parties that may work together with the server.")
@@ -175,7 +182,8 @@ def query(
     Noise is Gaussian, or discrete Laplace with --delta 0. Every file has one ledger, beside it
     (a.ledger beside a.csv, links followed), which `unisono run` and `join` pay from too. The first
     query begins it with --budget, unless a policy beside the file says more; on a terminal you are
-    asked. What the query takes of it is shown before it is paid.
+    asked. What the query takes of it is shown before it is paid. One file is one party, which adds
+    all of the noise itself (--trust local); the shares of several are added in secret.
 
     \b
     Examples:
@@ -183,17 +191,18 @@ def query(
         --epsilon 1 --budget 4
       unisono query a.csv b.csv --mean income --median income \\
         --bounds income=0:200000 --epsilon 0.5
-      unisono query a.parquet b.parquet --proportion "disease == 'flu'" --by population \\
-        --categories population=north,south --epsilon 1 --delta 0
-      unisono query lab.csv --mean creatinine --bounds creatinine=0:15 --drop-missing creatinine \\
-        --decimal , --encoding latin-1 --epsilon 1
+      unisono query a.parquet b.parquet --proportion "disease == 'flu'" \\
+        --by population --categories population=north,south \\
+        --epsilon 1 --delta 0
+      unisono query lab.csv --mean creatinine --bounds creatinine=0:15 \\
+        --drop-missing creatinine --decimal , --encoding latin-1 --epsilon 1
       unisono query visits.csv --mean pressure --bounds pressure=0:300 \\
         --person patient --epsilon 1 --budget 4
-      unisono query a.csv b.csv --t-test income --by place --categories place=rural,urban \\
-        --bounds income=0:200000 --epsilon 1
+      unisono query a.csv b.csv --t-test income --bounds income=0:200000 \\
+        --by place --categories place=rural,urban --epsilon 1
     """
     from unisono.cli import query_plan
-    from unisono.cli.query_run import Setting, answer
+    from unisono.cli.query_run import Setting, answer, usual_trust
 
     asked = query_plan.Asked(
         count or (),
@@ -228,7 +237,7 @@ def query(
         epsilon,
         delta,
         relation,
-        trust,
+        trust or usual_trust(len(files)),
         second_ledgers,
         None if budget is None else parse_budget(budget, delta),
         survivors,

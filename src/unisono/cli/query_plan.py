@@ -92,9 +92,17 @@ class Inquiry:
                 # Bounds clip later; this keeps the largest doubles within single precision.
                 columns.append(np.clip(own, -1e30, 1e30))
             else:
-                columns.append(table.codes(what, self.asked.categories[what]))
+                columns.append(self._codes(table, what))
         table.tell_empty(declared)
         return np.column_stack(columns)
+
+    def _codes(self, table: RecordTable, name: str) -> np.ndarray:
+        """Places in the public list; whoever holds the others, which count nowhere, is told."""
+        labels = self.asked.categories[name]
+        found = table.codes(name, labels)
+        wanted = f"any of {', '.join(labels)} (letters, spaces and case count)"
+        table.warn_unread(found < 0, name, wanted)
+        return found
 
     def _comma(self, table: RecordTable, name: str) -> str:
         """What was perhaps meant by a column of which nothing can be read."""

@@ -147,6 +147,15 @@ def answer(
     )
 
 
+def usual_trust(files: int) -> Trust:
+    """Who adds the noise where nobody says: a party alone has nobody to add shares with.
+
+    >>> usual_trust(1), usual_trust(2)
+    (<Trust.LOCAL: 'local'>, <Trust.SECURE_SUM: 'secure-sum'>)
+    """
+    return Trust.LOCAL if files == 1 else Trust.SECURE_SUM
+
+
 def _facts_before(parties: int, setting: Setting, payers: Sequence[Payer]) -> Facts:
     """What is agreed before a file is opened; sizes are filled in later."""
     colluders = setting.colluders
@@ -155,6 +164,7 @@ def _facts_before(parties: int, setting: Setting, payers: Sequence[Payer]) -> Fa
         survivors = parties if setting.survivors is None else setting.survivors
         usual = default_colluders(setting.trust, survivors)
         colluders = max([usual, *(one.terms.colluders for one in payers if one.terms)])
+    _require_crowd(parties, setting, colluders)
     hidden = setting.relation is Relation.ADD_OR_REMOVE
     if hidden and setting.nominal_rows is None:
         raise InvalidInput(
@@ -170,6 +180,31 @@ def _facts_before(parties: int, setting: Setting, payers: Sequence[Payer]) -> Fa
         exact_sizes=not hidden,
     )
     return replace(facts, records_per_person=setting.group)
+
+
+def _require_crowd(parties: int, setting: Setting, colluders: int) -> None:
+    """Refuse, in the options of the command, a query in which no honest party hides another."""
+    if parties == 1 and setting.trust is Trust.SECURE_SUM:
+        raise InvalidInput(
+            "--trust secure-sum with one file: it is one party, whose sum is its own value, so "
+            "that nothing is hidden by adding; leave --trust out (it is local then), or give the "
+            "files of others too"
+        )
+    survivors = parties if setting.survivors is None else setting.survivors
+    if not 1 <= survivors <= parties:
+        raise InvalidInput(
+            f"--survivors {survivors} with {parties} {'file' if parties == 1 else 'files'}: of as "
+            "many parties as there are files, say how many must answer, at least 1"
+        )
+    if colluders < 0:
+        raise InvalidInput(f"--colluders {colluders}: a number of parties, 0 or more")
+    if parties > 1 and colluders >= survivors:
+        why = "" if setting.colluders is not None else ", for which a ledger plans,"
+        raise InvalidInput(
+            f"{survivors} of {parties} parties must answer, and {colluders} of them{why} may "
+            "collude: no honest party is left; raise --survivors, lower --colluders, or let each "
+            "party add all of the noise itself (--trust local)"
+        )
 
 
 def _columns(

@@ -31,7 +31,7 @@ def report(
     show: Annotated[bool, typer.Option("--open", help="Open it, in a browser if HTML.")] = False,
     json: inputs.JsonOption = False,
 ) -> None:
-    """Write the report of a run, at any moment of its life: what was learned, at what price.
+    """Write the report of a run, at any moment of its life: what was learnt, at what price.
 
     One HTML file that opens offline, and the same as Markdown and as JSON, in the run's folder. No
     records are read and nothing is spent.

@@ -51,28 +51,36 @@ def run(
     Examples:
       unisono run study.toml --data hospitals --budget 6
       unisono run study.toml --data hospitals --test public.csv
-      unisono run study.toml --data hospitals --seed 1     try it out: no privacy, nothing is spent
+      unisono run study.toml --data hospitals --seed 1  # a trial: no privacy
     """
-    from unisono.studies.explain import warnings_of
+    from unisono.algorithms.evaluation_text import learnt_from
 
     with plain_warnings():
-        task = _prepared(study, data, folder, second_ledgers, test, seed, budget)
-        place, title = task.place, task.built.file.title
-        for danger in warnings_of(task.built):  # before anything is paid
-            warn(f"{danger.words}: {danger.remedy}")
-        with (
-            task.opened() as books,
-            recorded(place.folder, title, "in process", simulated=seed is not None) as record,
-            bar_of_rounds(json) as follow,
-        ):
-            say_outlooks(task.outlooks(books))
-            shown = task.run(books, follow)
-            record.end(shown.get("failed"))
-        page = add_report(place.folder)
+        task = prepared(study, data, folder, second_ledgers, test, seed, budget)
+        warn(learnt_from({"learnt_from": task.learnt_from()}))
+        run_prepared(task, json)
+
+
+def run_prepared(task: "LocalRun", json: bool) -> None:
+    """Say what is dangerous and what it takes, then pay, learn and report."""
+    from unisono.studies.explain import warnings_of
+
+    place, title = task.place, task.built.file.title
+    for danger in warnings_of(task.built):  # before anything is paid
+        warn(f"{danger.words}: {danger.remedy}")
+    with (
+        task.opened() as books,
+        recorded(place.folder, title, "in process", simulated=place.seed is not None) as record,
+        bar_of_rounds(json) as follow,
+    ):
+        say_outlooks(task.outlooks(books))
+        shown = task.run(books, follow)
+        record.end(shown.get("failed"))
+    page = add_report(place.folder)
     report(shown, place.folder, json, page=page, evaluation=evaluation_in(place.folder))
 
 
-def _prepared(
+def prepared(
     study: Path,
     data: Path,
     folder: Path | None,

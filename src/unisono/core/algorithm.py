@@ -88,8 +88,9 @@ class Facts:
             )
         if self.colluders < 0 or self.honest < 1:
             raise InvalidInput(
-                f"{self.minimum_parties} survivors of whom {self.colluders} may collude leave "
-                "no honest party: require more survivors or tolerate fewer colluders"
+                f"colluders = {self.colluders} with minimum_parties = {self.minimum_parties}: "
+                "no honest party is left; require that more parties answer, or tolerate fewer "
+                "colluders"
             )
 
     def _require_people(self) -> None:
@@ -134,8 +135,9 @@ class Facts:
 
     @property
     def honest(self) -> int:
-        """How many shares of noise are certain: survivors less colluders."""
-        return self.minimum_parties - self.colluders
+        """How many shares of noise are certain: survivors less colluders. A party alone has all
+        of its noise itself: whoever works with the server sees what the server sees."""
+        return self.minimum_parties - self.colluders if self.parties > 1 else 1
 
 
 def agree_facts(
@@ -417,12 +419,12 @@ class PricedAlgorithm(NamedTuple):
         if (self.combine == "each" or per_party) and trust is not Trust.LOCAL:
             raise InvalidInput(
                 f"{self.name} releases per party, which a secure sum cannot hide and a server's "
-                "noise does not cover: use trust LOCAL"
+                "noise does not cover: use trust 'local'"
             )
         if self.schedule is not None and trust is Trust.SECURE_SUM:
             raise InvalidInput(
                 f"in {self.name} parties take turns, and shares of noise are missing from a secure "
-                "sum in which not everyone takes part: use trust LOCAL or TRUSTED_SERVER"
+                "sum in which not everyone takes part: use trust 'local' or 'trusted-server'"
             )
         if self.inside is not None and (self.inner or self.schedule or self.round_event):
             raise InvalidInput("noise inside a computation is for one release in every round")

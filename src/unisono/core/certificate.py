@@ -57,6 +57,12 @@ class Spending:
     this_year: Mapping[Viewer, float] = field(default_factory=dict)
     per_year: Mapping[Viewer, float] = field(default_factory=dict)
 
+    @property
+    def who(self) -> str:
+        if self.parties == 1:
+            return self.example
+        return f"each of {self.parties} parties, such as {self.example}"
+
 
 @dataclass(frozen=True)
 class Certificate:
@@ -197,8 +203,7 @@ class Certificate:
                 continue
             worst = max(spending.epsilon, key=lambda v: spending.epsilon[v])
             rows.append(
-                f"    {spending.parties} part{'y' if spending.parties == 1 else 'ies'} like "
-                f"{spending.example}: {_shown(spending.epsilon[worst])} of "
+                f"    {spending.who}: {_shown(spending.epsilon[worst])} of "
                 f"{_shown(spending.budget[worst])} against {describe(worst)}"
                 + ("" if spending.unit == self.unit else f", for one {spending.unit}")
             )
@@ -236,7 +241,7 @@ class Certificate:
         """What parties have spent in all, against the viewer who has seen most."""
         rows = []
         for one in self.spending:
-            who = one.example if one.parties == 1 else f"{one.parties} parties like {one.example}"
+            who = one.who
             if not one.epsilon:
                 rows.append([who, "nothing is spent"])
                 continue

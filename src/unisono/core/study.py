@@ -33,7 +33,7 @@ class Study:
         if self.trust is Trust.SECURE_SUM and self.facts.parties == 1:
             raise InvalidInput(
                 "one party alone in a secure sum: its sum is its own value, so nothing is hidden "
-                "by adding; use trust LOCAL, or invite another party"
+                "by adding; use trust 'local', or invite another party"
             )
         self.algorithm.require(self.facts, self.trust)
         warn_of_the_promise(self)

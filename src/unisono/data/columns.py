@@ -675,6 +675,12 @@ class Date(NumericColumn):
             return _EPOCH_YEAR + days / _DAYS_A_YEAR
         return (_day(self.age_at) - days) / _DAYS_A_YEAR
 
+    @property
+    def line(self) -> tuple[float, float]:
+        """The number of the first day of 1970, and what each day adds to it."""
+        [first] = self._years(np.zeros(1)).tolist()
+        return first, (1 if self.age_at is None else -1) / _DAYS_A_YEAR
+
     def _seconds(self, years: np.ndarray) -> np.ndarray:
         """The other way: whole seconds since 1970, so that an hour begins in its hour."""
         if self.age_at is None:

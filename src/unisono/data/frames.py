@@ -43,7 +43,7 @@ def as_table(
 def _of_batches(data: Iterator[Any], columns: Sequence[str] | None, name: str) -> dict[str, Any]:
     tables = [as_table(batch, columns, name) for batch in data]
     if not tables:
-        raise InvalidInput(f"{name} has no batches: a party without records takes no part")
+        raise InvalidInput(f"{name} has no batches, so no records: give at least one")
     names = list(tables[0].columns)
     for table in tables:
         require_columns(name, table.columns, names)

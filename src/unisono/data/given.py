@@ -104,7 +104,7 @@ def _batches(
     for batch in read():
         rows, names = rows + batch.rows, names or tuple(map(str, batch.columns))
     if names is None:
-        raise InvalidInput(f"{name} hold no records: a party without records takes no part")
+        raise InvalidInput(f"{name} hold no records: give at least one")
     return RecordStream(name, names, rows, read)
 
 

@@ -162,7 +162,7 @@ def read_table(
 
 def require_records(source: Any, rows: int) -> None:
     if rows == 0:
-        raise InvalidInput(f"{source} holds no records: a party without records takes no part")
+        raise InvalidInput(f"{source} holds no records: give at least one")
 
 
 def require_columns(file: Any, names: Collection[str], wanted: Sequence[str]) -> None:

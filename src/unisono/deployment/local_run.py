@@ -154,6 +154,19 @@ class LocalRun:
         found = {name: outlook(book, costs[file.party(name)]) for name, book in books.items()}
         return {name: own for name, own in found.items() if own is not None}
 
+    def learnt_from(self) -> list[str]:
+        """The parties whose ledgers have paid for the training of the model that is judged, before
+        anything is paid for judging it."""
+        if self.place.seed is not None or self.built.file.model_kind.judges is None:
+            return []
+        with ExitStack() as stack:
+            books = {}
+            for name, policy in self.policies.items():
+                if policy.ledger_path.exists():
+                    books[name] = policy.open_ledger()
+                    stack.callback(books[name].close)
+            return self._learnt_from(books)
+
     def run(self, books: Mapping[str, Ledger], follow: Follow) -> dict[str, Any]:
         """Learn, test and write everything down; returns the result."""
         compilation_cache.enable()

@@ -17,7 +17,6 @@ from unisono.data.columns import NumericColumn
 from unisono.data.schema import Schema
 from unisono.errors import InvalidInput
 from unisono.estimators.foundation import write_model
-from unisono.models.average import AVERAGE, Average, averaged_chances
 
 
 def can_be_averaged(models: Sequence[Any]) -> bool:
@@ -58,6 +57,8 @@ class AveragedModel:
         """(n, classes), each in proportion to the geometric mean of the members'."""
         if self._regressor:
             raise InvalidInput("an average of regressions has no probabilities: use predict")
+        from unisono.models.average import averaged_chances  # which imports JAX
+
         return averaged_chances([np.asarray(own.predict_proba(X), float) for own in self.members_])
 
     def score(self, X: Any, y: Any) -> float:
@@ -68,6 +69,8 @@ class AveragedModel:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the average with all its members to one folder, for `unisono.load`."""
+        from unisono.models.average import AVERAGE, Average
+
         names = [own._model for own in self.members_]
         write_model(
             path,

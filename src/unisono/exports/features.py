@@ -1,7 +1,8 @@
 """The features of a model as plain steps that other programs can follow.
 
-`columns` says how a cell is read: a number within its bounds, or the place of a text, with `other`
-for every text that has none. `features` says what is made of it, one number each:
+`columns` says how a cell is read: a number within its bounds, a date as `at_1970` and `per_day` for
+each day since (its `format`, or ISO 8601), or the place of a text, with `other` for every text that
+has none. `features` says what is made of it, one number each:
 
     power     the number to this power, which is 1 for itself
     log1p     log(1 + number)
@@ -25,6 +26,7 @@ from unisono.data.columns import (
     OTHER,
     Category,
     ColumnKind,
+    Date,
     NamedColumn,
     Number,
     Ordinal,
@@ -74,12 +76,23 @@ def _column(name: str, column: ColumnKind) -> dict[str, Any]:
         places |= dict.fromkeys(codes, missing)
         other = levels.index(OTHER) if OTHER in levels else missing
         said = {"kind": "category", "levels": levels, "places": places, "other": other}
+    elif isinstance(column, Date) and column.parts == ("year",) and not column.missing_codes:
+        said = _date(column)
     else:
         raise InvalidInput(
-            f"column {name!r} is a {getattr(column, 'kind', '')}, which other programs read in "
-            "other ways: predict with unisono.load or `unisono predict`"
+            f"column {name!r} is a {getattr(column, 'kind', '')} with codes or parts that other "
+            "programs read in other ways: predict with unisono.load or `unisono predict`"
         )
     return said
+
+
+def _date(column: Date) -> dict[str, Any]:
+    """A date is read as days since 1970, and counts as a number that grows by each day alike."""
+    low, high = column.span
+    first, slope = column.line
+    missing = float(np.clip(0.0, low, high)) if column.missing == "indicator" else None
+    said = {"kind": "date", "format": column.format, "at_1970": first, "per_day": slope}
+    return said | {"low": low, "high": high, "missing": missing, "missing_codes": [""]}
 
 
 def _missing_place(column: NamedColumn, levels: list[str]) -> int | None:
@@ -118,8 +131,10 @@ def _made(name: str, column: ColumnKind) -> list[dict[str, Any]]:
             {"make": "level", "column": name, "place": place}
             for place in range(1, len(column.levels))
         ]
-    assert isinstance(column, Number)
+    assert isinstance(column, Number | Date)
     flag = [{"make": "missing", "column": name}] * (column.missing == "indicator")
+    if isinstance(column, Date):
+        return [_number(name), *flag]
     if column.bins is not None:
         edges = column.edges
         return [

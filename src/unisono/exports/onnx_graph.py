@@ -119,6 +119,11 @@ class _Graph:
                     f"column {name!r} has codes for what is missing: export to json, or predict "
                     "with unisono.load"
                 )
+            if column["kind"] == "date":
+                raise InvalidInput(
+                    f"column {name!r} holds dates, which a graph cannot read: export to json, or "
+                    "predict with unisono.load"
+                )
             if column["kind"] == "number":
                 cell = self._input(name, kinds.DOUBLE)
                 missing = self.node("IsNaN", cell)

@@ -15,7 +15,7 @@ FORMAT = "unisono-scorer-1"
 
 def scorer(model: FittedModel) -> dict[str, Any]:
     """The model as plain numbers: how cells become features, features a score, and that an answer
-    (`docs/use-the-model.md` has a scorer of thirty lines)."""
+    (`docs/use-the-model.md` has a scorer of forty lines)."""
     found = predicted(model)
     return {
         "format": FORMAT,

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from unisono.data.columns import Category, ColumnKind, Number, Ordinal, TrueFalse
+from unisono.data.columns import Category, ColumnKind, Date, Number, Ordinal, TrueFalse
 from unisono.data.databases import installed
 from unisono.errors import InvalidInput
 from unisono.exports.features import features_of, predicted
@@ -112,6 +112,11 @@ def _part(name: str, column: ColumnKind, raw: bool) -> tuple[Any, list[Any]]:
     from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
 
     missing = getattr(column, "missing", None)
+    if isinstance(column, Date):
+        raise InvalidInput(
+            f"column {name!r} holds dates, which scikit-learn has no part for: export to json, or "
+            "predict with unisono.load"
+        )
     if getattr(column, "missing_codes", ()):
         raise InvalidInput(f"column {name!r} has codes for what is missing: {_REMEDY}")
     if isinstance(column, Number):

@@ -12,12 +12,15 @@ from collections.abc import Iterator, Mapping
 from html import escape
 from typing import Any, NamedTuple
 
+from unisono.algorithms.evaluation_text import learnt_from, metric_row
 from unisono.core.certificate import TRUST_WORDS, certified_guess
 from unisono.core.trust import Trust, Viewer, describe
 from unisono.core.words import number, percent
 from unisono.data.columns import NumericColumn
-from unisono.models.fitted import FittedModel
-from unisono.runs.folder import EVALUATION, HEADING
+from unisono.errors import InvalidInput
+from unisono.models.fitted import FittedModel, load, portable_text
+from unisono.runs.folder import EVALUATION, HEADING, STUDY
+from unisono.studies.file import load_study
 
 REGISTRY_FORMAT = "unisono-registry-1"
 TO_BE_SAID = "(to be filled in by whoever publishes it)"
@@ -104,8 +107,12 @@ def _privacy(model: FittedModel) -> Iterator[str]:
 
 def _quality(model: FittedModel) -> Iterator[str]:
     found = EVALUATION.content(model.folder)
+    beside = evaluations_beside(model)
+    for folder, judged in beside.items():
+        yield from _judged(folder, judged)
     if found is None:
-        yield "Not measured: nobody has tested this model, or the test was not kept with it."
+        if not beside:
+            yield "Not measured: no evaluation of this model was found in its folder or beside it."
         return
     for one in (found, *found.get("also", ())):
         words = f"{one['measure']}: {one['value']:.3g}"
@@ -115,6 +122,34 @@ def _quality(model: FittedModel) -> Iterator[str]:
         if one.get("baseline") is not None:
             words += f"; without a model {one['baseline']:.3g}"
         yield f"{words} ({one.get('how', 'as its evaluation says')})."
+
+
+def evaluations_beside(model: FittedModel) -> dict[str, Mapping[str, Any]]:
+    """The results of evaluations in folders beside that of the run, by their names, of those alone
+    that judged this very model: their study holds it, and their certificate names the study."""
+    if model.prediction is None or model.simulated:
+        return {}
+    own, found = portable_text(model), {}
+    for folder in sorted(model.folder.absolute().parent.glob("*.run")):
+        try:
+            judged, file = load(folder), load_study(folder / STUDY)
+        except (InvalidInput, OSError):
+            continue
+        same = getattr(file.model_settings, "judged", None) == own
+        if same and judged.certificate.get("file") == file.hash and not judged.simulated:
+            found[folder.name] = judged.result
+    return found
+
+
+def _judged(folder: str, result: Mapping[str, Any]) -> Iterator[str]:
+    """The metrics of one of them, and what is to be known of them."""
+    found, sure = result["evaluation"], f"{result['confidence']:.0%}".replace("%", " %")
+    yield f"Evaluated on about {max(0.0, float(found['records'])):,.0f} records ({folder}):"
+    for metric in found["metrics"]:
+        name, value, interval, _ = metric_row(metric)
+        yield f"{name}: {value}" + (f", {sure} interval {interval}" if interval else "") + "."
+    if warning := learnt_from(result):
+        yield f"{warning}."
 
 
 def _limits(model: FittedModel) -> Iterator[str]:

@@ -229,6 +229,14 @@ def _read(
     return FittedModel(folder, kind, schema, prediction, result, certificate)
 
 
+def _unpickled(folder: str, result: str, certificate: str, prediction: str) -> "FittedModel":
+    """A model of a pickle, whose larger arrays are in the text of its prediction."""
+    said = json.loads(result)
+    fitted = {key: own for key, own in said["fitted"].items() if key != "arrays"}
+    fitted["prediction"] = json.loads(prediction)
+    return _read(Path(folder), said, fitted, json.loads(certificate))
+
+
 def _belongs(certificate: Mapping[str, Any], sealed: Any) -> bool:
     """Whether a certificate is the one that a result names."""
     try:
@@ -354,6 +362,14 @@ class FittedModel:
     prediction: Prediction | None
     result: Mapping[str, Any]
     certificate: Mapping[str, Any]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A pickle holds what the files of the run hold, as JSON, which is read as `load` does."""
+        kept = None
+        if self.prediction is not None:
+            kept = _packed(self.prediction.document(), "", {}, {}, inline=None)
+        said = (dict(self.result), dict(self.certificate), kept)
+        return _unpickled, (str(self.folder), *map(json.dumps, said))
 
     # ------------------------------------------------------------- what it is
 
@@ -527,11 +543,12 @@ class FittedModel:
             table = self._of_array(X, columns)
         lacking = [name for name in found.inputs if name not in table.columns]
         if lacking:
-            hints = "".join(did_you_mean(name, list(table.columns)) for name in lacking[:1])
+            others = [name for name in table.columns if name not in found.inputs]
+            column = "column" if len(lacking) == 1 else "columns"
             raise InvalidInput(
-                f"{table.name} has no column {', '.join(map(repr, lacking))}, which this model "
-                f"predicts from: it has {', '.join(table.columns)}; give all of "
-                f"{', '.join(found.inputs)}{hints}"
+                f"there is no {column} {', '.join(map(repr, lacking))}, which this model predicts "
+                f"from, in {table.name}: the columns there are {', '.join(table.columns)}; give "
+                f"all of {', '.join(found.inputs)}{did_you_mean(lacking[0], others)}"
             )
         return table
 

@@ -102,34 +102,40 @@ def faults(config: GlmConfig, schema: Schema) -> Iterator[Fault]:
     """What the schema lacks for this family."""
     family, target = family_of(config, schema), schema.columns.get(schema.target or "")
     if family == "binomial" and isinstance(target, NumericColumn):
-        yield ("family",), "binomial takes a target of two values: declare it as a category"
+        yield ("model", "family"), "binomial takes a target of two values: declare it as a category"
     if family != "binomial" and isinstance(target, NamedColumn):
-        yield ("family",), f"{family} takes a number as its target: use family = binomial"
+        yield ("model", "family"), f"{family} takes a number as its target: use family = binomial"
     if isinstance(target, NamedColumn) and len(target.levels) > 2:
         yield (
-            ("family",),
+            ("model", "family"),
             f"the target has {len(target.levels)} values, binomial takes two: see "
             "logistic-regression for several",
         )
     if family == "poisson" and isinstance(target, NumericColumn) and target.span[0] < 0:
-        yield ("family",), "poisson takes counts: the target's bounds begin at zero or above"
+        yield (
+            ("model", "family"),
+            "poisson takes counts: the target's bounds begin at zero or above",
+        )
     if config.exposure and config.offset:
-        yield ("offset",), "exposure is an offset too: give one of them"
+        yield ("model", "offset"), "exposure is an offset too: give one of them"
     if config.exposure and family != "poisson":
-        yield ("exposure",), f"exposure is for poisson, not for {family}: give an offset"
+        yield ("model", "exposure"), f"exposure is for poisson, not for {family}: give an offset"
     for what, name in _aside(config).items():
         column = schema.columns.get(name)
         if column is None:
-            yield (what,), f"{name!r} is no column: there are {', '.join(schema.columns)}"
+            yield ("model", what), f"{name!r} is no column: there are {', '.join(schema.columns)}"
         elif name == schema.target or not isinstance(column, NumericColumn):
-            yield (what,), f"{name!r} must be a number, and not the target"
+            yield ("model", what), f"{name!r} must be a number, and not the target"
         elif column.span[0] < 0 and what != "offset":
-            yield (what,), f"{name!r} has bounds below zero: {what} cannot be negative"
+            yield ("model", what), f"{name!r} has bounds below zero: {what} cannot be negative"
+        elif column.span[0] == 0 and what == "exposure":
+            words = f"{name!r} has bounds from zero, and who was not exposed has no rate"
+            yield ("model", what), f"{words}: let them begin above, as at 1 day"
     if config.covariance == "model" and (schema.group or 1) > 1:
         words = "takes records of a person for independent"
-        yield ("covariance",), f'"model" {words}: leave it at "sandwich", which does not'
+        yield ("model", "covariance"), f'"model" {words}: leave it at "sandwich", which does not'
     if not set(schema.features) - set(_aside(config).values()):
-        yield (), "no column is left to explain the target: declare at least one more"
+        yield ("model",), "no column is left to explain the target: declare at least one more"
 
 
 def column_layout(frame: Frame) -> tuple[Columns, ...]:
@@ -262,10 +268,11 @@ class Regression(NamedTuple):
         else:
             unknown = [n for n, no in zip(names, found.without_cases[1:], strict=True) if no]
             who = ", ".join(unknown)
-        what = "cases" if self.problem.family == "poisson" else "cases, or what are none,"
+        counts = self.problem.family == "poisson"
+        what = "there are any cases" if counts else "both outcomes occur"
         return unknown, (
-            f"Of {who} {what} cannot be told from none under the noise: the intercept there has no "
-            "finite interval and is not determined. Other coefficients do not suffer from it.",
+            f"The noise hides whether {what} at {who}: the intercept there has no finite interval "
+            "and is not determined. The other coefficients are not affected.",
         )
 
 
@@ -533,7 +540,9 @@ def draft(schema: Schema) -> str:
         if schema.classes:
             lines.append(f"family is binomial here: odds of {schema.target} = {schema.classes[-1]}")
         else:
-            lines.append('family is gaussian here; counts want family = "poisson"')
+            lines.append(
+                'family is gaussian where the target is a number; counts want family = "poisson"'
+            )
     references = [
         one.reference for name, own in schema.features.items() for one in own.features(name)[:1]
     ]

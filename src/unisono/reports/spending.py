@@ -43,7 +43,7 @@ class Account(NamedTuple):
 
     @property
     def label(self) -> str:
-        group = f"{self.many} parties like " if self.many > 1 else ""
+        group = f"each of {self.many} parties, such as " if self.many > 1 else ""
         return f"{group}{self.parties[0]}"
 
 
@@ -110,7 +110,11 @@ def histories(certificate: Mapping[str, Any]) -> list[History]:
         if not isinstance(group, Mapping):
             continue
         many, name = group.get("parties", 1), str(group.get("example", ""))
-        party = f"{many} parties like {name}" if isinstance(many, int) and many > 1 else name
+        party = (
+            f"each of {many} parties, such as {name}"
+            if isinstance(many, int) and many > 1
+            else name
+        )
         raised += [[party, *one] for one in map(_raise, _listed(group.get("raises"))) if one]
         if (year := _year(group)) is not None:
             years.append([party, *year])

@@ -598,10 +598,10 @@ def _possible(file: StudyFile, kind: AlgorithmKind) -> _Made:
         if file.privacy.delta:
             raise
         able = [one.name for one in algorithms_for(file.model_kind) if _offered(file, one)]
-        words = ", ".join(able) if able else "no algorithm"
+        words = f"only {' and '.join(able)} can" if able else "no algorithm can"
         raise InvalidInput(
-            f"{error}\n  with delta = 0, a {file.model.name} is learnt by {words} in this study; "
-            f"with delta = {small_delta(sum(file.training)):g} by others too"
+            f"{error}\n  with delta = 0, {words} learn a {file.model.name} in this study; choose a "
+            f"delta above 0, such as {small_delta(sum(file.training)):g}, for the others"
         ) from None
 
 

@@ -72,8 +72,9 @@ def _people(file: StudyFile) -> Iterator[Fault]:
         words = f"{survivors} of {parties} parties: it lies between 1 and {parties}"
         yield ("trust", "minimum_parties"), words
     elif file.colluders >= survivors:
-        words = f"{survivors} survivors of whom {file.colluders} may collude leave no honest party"
-        remedy = "require more survivors, or tolerate fewer colluders"
+        words = f"{file.colluders} may collude, and only {survivors} must answer: that leaves no "
+        words += "honest party"
+        remedy = "raise minimum_parties, or lower colluders"
         yield ("trust", "colluders"), f"{words}: {remedy}"
     if parties == 1 and mode is Trust.SECURE_SUM:
         words = "one party alone in a secure sum: its sum is its own value"
@@ -226,7 +227,8 @@ def _search(file: StudyFile) -> Iterator[Fault]:
             return
     number = len(asked.overrides)
     if not 2 <= number <= _MOST_CANDIDATES:
-        words = f"{number} candidates: a choice is among 2 to {_MOST_CANDIDATES}"
+        words = f"{number} {'candidate' if number == 1 else 'candidates'}: a choice is among 2 to "
+        words += str(_MOST_CANDIDATES)
         yield place, f"{words}; list them as [[search.candidates]], or give a [search.grid]"
         return
     if asked.average and asked.method != "all":

@@ -169,7 +169,7 @@ def _crowd(policy: PolicyFile, study: Study) -> Iterator[str]:
         )
     if facts.honest < allow.minimum_honest:
         yield (
-            f"{facts.minimum_parties} survivors of whom {facts.colluders} may collude: at least "
+            f"minimum_parties = {facts.minimum_parties}, colluders = {facts.colluders}: at least "
             f"{allow.minimum_honest} must be honest (minimum_honest)"
         )
     if facts.colluders < policy.budget.colluders:

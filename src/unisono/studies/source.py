@@ -242,7 +242,7 @@ def _faults(model: type[BaseModel], document: Any, errors: Iterable[Any]) -> Ite
             continue
         said = _short(json.dumps(own[0]["input"], default=str, ensure_ascii=False))
         choices = dict.fromkeys(_remedy(error) for error in own)
-        yield place, f"{said} will not do: {', or '.join(choices)}"
+        yield place, f"{said} is not allowed: {', or '.join(choices)}"
 
 
 def _remedy(error: Any) -> str:
@@ -256,7 +256,7 @@ def _remedy(error: Any) -> str:
         return f"write at least {context['min_length']}, not {context['actual_length']}"
     if kind == "too_long":
         return f"write at most {context['max_length']}, not {context['actual_length']}"
-    return _WORDS.get(kind) or f"{error['msg'][0].lower()}{error['msg'][1:]}"
+    return _WORDS.get(kind) or error["msg"].replace("Input should be", "it must be", 1)
 
 
 def _fault(model: type[BaseModel], document: Any, error: Any) -> Fault:
@@ -285,7 +285,7 @@ def _fault(model: type[BaseModel], document: Any, error: Any) -> Fault:
             return place, str(context["error"])
         case "string_pattern_mismatch":
             return place, f"{said}does not fit the pattern {context['pattern']}"
-    return place, f"{said}will not do: {_remedy(error)}"
+    return place, f"{said}is not allowed: {_remedy(error)}"
 
 
 def _short(text: str) -> str:

@@ -36,7 +36,7 @@ from unisono.core.trust import Trust
 from unisono.core.values import Private
 from unisono.data import as_table, listed
 from unisono.data import as_text as category_text
-from unisono.data.columns import NumericColumn
+from unisono.data.columns import NumericColumn, range_given
 from unisono.data.schema import Schema
 from unisono.data.sources import UnreadValues, warn_unread
 from unisono.engines import in_process
@@ -495,13 +495,13 @@ def _explaining(
 ) -> dict[str, Any]:
     """The columns that explain hazards, as schemas have them."""
     explaining: dict[str, Any] = {
-        name: {"kind": "number", "bounds": tuple(map(float, own)), **_DROP}
+        name: {"kind": "number", "bounds": range_given(name, own), **_DROP}
         for name, own in (bounds or {}).items()
     }
     for name, values in (categories or {}).items():
         levels = tuple(category_text(one) or "" for one in values)
         explaining[name] = {"kind": "category", "values": levels, **_DROP}
-    return dict(Schema.model_validate({"columns": explaining}).columns) if explaining else {}
+    return dict(Schema.declaring(explaining).columns) if explaining else {}
 
 
 def _frame(frame: Any) -> Mapping[str, Any]:

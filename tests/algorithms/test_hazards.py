@@ -488,6 +488,14 @@ def test_the_value_of_an_event_is_named(coded, value):
     assert book.grants == 0
 
 
+def test_reversed_bounds_are_told_by_name(ledger):
+    ratios = unisono.HazardRatios(horizon=5.0, bounds={"age": (105, 50)})
+    frame = {"months": [1.0, 2.0], "died": [0, 1], "age": [60, 70]}
+    with pytest.raises(InvalidInput, match=r"bounds of 'age' are \(105, 50\): give two numbers"):
+        ratios.fit(frame, "months", "died", epsilon=1.0, delta=1e-6, ledger=ledger)
+    assert ledger.grants == 0
+
+
 def test_an_event_value_needs_events():
     with pytest.raises(InvalidInput, match="event_value = 'dead' without event_observed"):
         unisono.KaplanMeier(horizon=9.0).fit(

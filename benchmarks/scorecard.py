@@ -207,7 +207,7 @@ HEADLINES = {
     "private mean of 10,000,000 doubles over NumPy's mean": "the same beside the mean alone",
     "logistic: of non-private time, with noise": "a step of DP-SGD, logistic, 100 columns, batch "
     "480",
-    "conv: times faster than Opacus ghost": "a step of DP-SGD, convolutional network",
+    "logistic: times faster than Opacus ghost": "the same beside Opacus",
     "epsilon q=0.01 noise=1.0 T=10000": "epsilon of 10,000 sampled Gaussians",
     "discrete Gaussian, std 1000": "an exact discrete Gaussian, standard deviation 1,000",
     "100,000 parties x 100 rounds": "100 rounds of 100,000 simulated parties, ledgers included",

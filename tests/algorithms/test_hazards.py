@@ -590,7 +590,7 @@ def test_no_concordance_without_a_model():
         ({}, ("days", "died"), "no column 'days': it has months, died, age, arm"),
         ({"bounds": {"months": (0, 9)}}, ("months", "died"), "explains nothing"),
         ({"bounds": {}, "categories": {}}, ("months", "died"), "no column is left"),
-        ({"bounds": {"age": (9, 1)}}, ("months", "died"), "are no range"),
+        ({"bounds": {"age": (9, 1)}}, ("months", "died"), "give two numbers, the public lowest"),
     ],
 )
 def test_what_is_wrong_is_said_and_nothing_is_spent(made, columns, message):

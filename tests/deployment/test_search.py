@@ -156,7 +156,7 @@ def test_a_grid_is_all_combinations_after_the_list():
     ("search", "words"),
     [
         ("[search]\n", "0 candidates"),
-        ("[search]\n[[search.candidates]]\n", "1 candidates"),
+        ("[search]\n[[search.candidates]]\n", "1 candidate: "),
         (CANDIDATES.replace("linear-svm", "linear-svn"), "did you mean"),
         (CANDIDATES.replace("0.5", "-0.5"), "candidate 2: regularisation"),
         (CANDIDATES.replace("linear-svm", "statistics"), "candidate 3"),

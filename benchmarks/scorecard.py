@@ -180,7 +180,7 @@ HEADLINES = {
     "Adult, gradient perturbation, replace-one (10 seeds), epsilon 1": "Adult, logistic "
     "regression at epsilon 1, replace-one (without privacy .847)",
     "Adult, accuracy gained at epsilon 1": "the same beside diffprivlib",
-    "MNIST, epsilon 3, 400 rounds": "MNIST by fixed wavelets and a linear model, epsilon 3 "
+    "MNIST, epsilon 3, 1600 rounds": "MNIST by fixed wavelets and a linear model, epsilon 3 "
     "(Tramèr and Boneh 2021: 98.7)",
     "intervals of glm, design 0, binomial, 8,000 records, epsilon 1: coverage of 95 %": "95 % "
     "intervals of odds ratios, ten columns, 8,000 records, epsilon 1, secure sum: coverage",

@@ -591,7 +591,7 @@ def test_a_frame_of_hidden_size_is_counted():
         ({"bounds": {"height": (0, 3)}}, "no column 'height': it has age, sex, arm"),
         ({"bounds": {"age": (0, 120)}, "by": "arm"}, "the groups must be public"),
         ({"bounds": {"age": (0, 120)}, "categories": {"age": ["1", "2"]}}, "one of them"),
-        ({"bounds": {"age": (120, 0)}}, "are no range"),
+        ({"bounds": {"age": (120, 0)}}, "give two numbers, the public lowest"),
         ({"categories": {"arm": ARMS["arm"]}, "by": "arm"}, "no column is left"),
         ({"bounds": {"age": (0, 120)}, "integer": ["sex"]}, "has no bounds"),
         ({"bounds": {"age": (0, 120)}, "mean_only": ["sex"]}, "is no row of the table"),

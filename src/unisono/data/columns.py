@@ -767,22 +767,32 @@ def require_range(low: float, high: float, said: Any = None) -> tuple[float, flo
     return low, high
 
 
+def finite_range(given: Any) -> tuple[float, float] | None:
+    """Two finite numbers that rise, or None of anything else.
+
+    >>> finite_range((18, 100)), finite_range((9, 1)), finite_range("all")
+    ((18.0, 100.0), None, None)
+    """
+    try:
+        low, high = map(float, given)
+    except (TypeError, ValueError):
+        return None
+    return (low, high) if -math.inf < low < high < math.inf else None
+
+
 def range_given(name: str, given: Any) -> tuple[float, float]:
     """The bounds of a column in a mapping by name, or a refusal of what are none.
 
     >>> range_given("age", (18, 100))
     (18.0, 100.0)
     """
-    try:
-        low, high = map(float, given)
-    except (TypeError, ValueError):
-        low, high = math.nan, math.nan
-    if not -math.inf < low < high < math.inf:
+    found = finite_range(given)
+    if found is None:
         raise InvalidInput(
             f"bounds of {name!r} are {given!r}: give two numbers, the public lowest and then the "
             "highest value, never read from the data"
         )
-    return low, high
+    return found
 
 
 def require_distinct(values: tuple[str, ...]) -> None:
@@ -819,6 +829,7 @@ __all__ = [
     "NumericColumn",
     "Ordinal",
     "TrueFalse",
+    "finite_range",
     "range_given",
     "restricted_cubic",
 ]

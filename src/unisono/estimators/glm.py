@@ -24,7 +24,7 @@ from unisono.core.privacy import Privacy
 from unisono.core.study import Result, Study
 from unisono.core.trust import Trust, Unit
 from unisono.core.words import did_you_mean
-from unisono.data.columns import Feature
+from unisono.data.columns import Feature, finite_range
 from unisono.data.scaling import UnitScaling
 from unisono.data.sites import SITE, SiteColumn, site_column
 from unisono.errors import InvalidInput, warn
@@ -723,16 +723,13 @@ class PrivateGLM(PrivateEstimator):
 
 def _ends(name: str, given: Any) -> tuple[float, float]:
     """Public bounds of one column."""
-    try:
-        low, high = map(float, given)
-    except (TypeError, ValueError):
-        low, high = np.nan, np.nan
-    if not -np.inf < low < high < np.inf:
+    found = finite_range(given)
+    if found is None:
         raise InvalidInput(
             f"{name} = {given!r}: give public (lowest, highest) values, known without looking at "
             "the data; nothing was spent"
         )
-    return low, high
+    return found
 
 
 def _within(column: np.ndarray, low: float, high: float, what: str) -> np.ndarray:

@@ -45,7 +45,7 @@ MISTAKES = [
     (["ledger", "show", "nothing.ledger"], 2, "no ledger at nothing.ledger"),
     ([*ASK, "--epsilon", "0"], 2, "epsilon = 0.0 is not a positive"),
     ([*ASK, "--epsilon", "1", "--mean", "height"], 2, "bounds of 'height' are missing"),
-    ([*ASK, "--epsilon", "2"], 3, "refused before reading 'north'"),
+    ([*ASK, "--epsilon", "2"], 3, "Budget exceeded for 'north'"),
     (
         ["privacy", "cost", "--noise", "1", "--subset", "3/10", "--relation", "add-or-remove"],
         4,

@@ -79,4 +79,4 @@ def test_the_notebook_runs_and_shows_what_it_says(tmp_path, monkeypatch, capsys)
                 missing = [words for words in wanted if words not in page]
                 assert not missing, (line, missing, re.sub("<[^>]*>", " ", page)[-800:])
     assert seen == set(SHOWN)
-    assert "refused before reading" in capsys.readouterr().out
+    assert "Budget exceeded for" in capsys.readouterr().out

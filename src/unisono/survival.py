@@ -572,11 +572,11 @@ def _learnt(
         for name, own in zip(members.names, places, strict=True)
     ]
     cost = added([one.cost for one in stages])
-    Ledger.check_all(ledgers, cost)  # all of it, before the first release
     result: Result | None = None
-    for stage in stages:
-        begun = stage if result is None else stage.begun(result.value)
-        result = in_process.run(begun, parties, purpose=model.name)
+    with Ledger.declared(ledgers, [cost] * len(ledgers)):  # all of it, before the first release
+        for stage in stages:
+            begun = stage if result is None else stage.begun(result.value)
+            result = in_process.run(begun, parties, purpose=model.name)
     assert result is not None
     certificate = certify(
         study,

@@ -23,6 +23,7 @@ from unisono.studies.policy_file import load_policy
 RUNNER = CliRunner()
 JUNE = 1_780_300_000.0  # in June 2026
 WHOLE = Event(Laplace(2.0, discrete=False), bounded_sum(l1=1.0))  # epsilon 1 for replacing
+STUDY = Event(Gaussian(8.0), bounded_sum(l2=1.0))
 
 
 def run(*arguments, code=0):
@@ -60,7 +61,7 @@ def test_a_policy_is_written_beside_the_records_and_obeyed(north):
     assert path.read_bytes() == before
     asked(north, 1.9)
     refused = asked(north, 1.9, code=3)
-    assert re.search(r"of 2 is spent in \d{4}, the allowance of one year", refused)
+    assert re.search(r"Of epsilon 2 for \d{4}, the allowance of one year, .* is left", refused)
 
 
 def test_every_setting_of_a_policy_is_there_with_its_help(north):
@@ -97,7 +98,7 @@ def test_what_a_query_takes_is_said_before_it_is_paid(north):
     arguments = f"query {north} --mean age --bounds age=18:100 --trust local --epsilon 1"
     result = RUNNER.invoke(app, [*arguments.split(), "--budget", "6:1e-6"])
     assert result.exit_code == 0
-    assert "north: this query takes epsilon 1 of 6 at delta 1e-06; 5 remain\n" in result.stderr
+    assert "north: this query takes epsilon 1 of 6; left: epsilon 5.8" in result.stderr
 
 
 # ------------------------------------------------------------------- raising
@@ -115,19 +116,20 @@ def test_a_raise_is_signed_dated_and_on_every_certificate(north, keys):
     assert "nothing remains" not in asked(north, 1, code=3)
     identity = read_book(ledger).summary.identity
     text = run("ledger", "raise", ledger, "--to", "8", "--reason", "the board, 3 May")
-    assert "From epsilon 1 at delta 1e-06 to epsilon 8 at delta 1e-06" in text
+    assert "From epsilon 1 at delta 1e-06 to epsilon 8 at delta 2e-06" in text
     certificate = asked(north, 1)
     assert "the budget began with epsilon 1 at delta 1e-06" in certificate
     assert re.search(
-        r"raised on \d{4}-\d\d-\d\d to epsilon 8 at delta 1e-06, signed by north \(key [0-9a-f]+…\)"
+        r"raised on \d{4}-\d\d-\d\d to epsilon 8 at delta 2e-06, signed by north \(key [0-9a-f]+…\)"
         r": the board, 3 May",
         certificate,
     )
-    assert re.search(r"1\.\d+ of 8 against", certificate)
+    assert re.search(r"epsilon 8, of which \d\.\d+ is left, against", certificate)
+    assert re.search(r"had they been fixed in advance: epsilon 1\.\d+", certificate)
     document = json.loads(RUNNER.invoke(app, ["ledger", "show", str(ledger), "--json"]).stdout)
     assert document["identity"] == identity
     assert document["issued"] == [1.0, 1e-6]
-    assert document["raises"][0]["to"] == [8.0, 1e-6]
+    assert document["raises"][0]["to"] == [8.0, 2e-6]
     assert "the board, 3 May" in run("ledger", "show", ledger)
     assert "the board, 3 May" in run("ledger", "export", ledger, "--format", "markdown")
     run("ledger", "verify", ledger, "--card", keys / "north.card")
@@ -163,10 +165,10 @@ def test_a_lower_policy_is_named_when_a_budget_is_raised_and_counts_in_show(nort
     assert "north.policy.tomlallowsless,andgoesontohold" in "".join(text.split())
     shown = run("ledger", "show", ledger)
     assert "The policy beside it allows less, and holds." in shown
-    assert "epsilon 1 of 2 remains for ever" in shown
+    assert "of epsilon 2 in all studies together, epsilon 1." in shown
     path = north.with_name("north.policy.toml")
     path.write_text(path.read_text().replace("epsilon = 2 ", "epsilon = 8 "))
-    assert "epsilon 7 of 8 remains for ever" in run("ledger", "show", ledger)
+    assert "of epsilon 8 in all studies together, epsilon 6" in run("ledger", "show", ledger)
     asked(north, 1)
     path.write_text(path.read_text().replace("epsilon = 8 ", "epsilon = 9 "))
     assert "ledger raise" in asked(north, 0.1, code=2)
@@ -181,23 +183,27 @@ def test_show_counts_what_the_ledger_then_pays(tmp_path):
     path = tmp_path / "a.ledger"
     policy = Policy("ages", Budget(4.5, 1e-6, 2.5))
     ledger = Ledger.create(path, policy, ACCOUNTANT, clock=lambda: JUNE)
-    ledger.authorize(everyone(Event(Gaussian(8.0), bounded_sum(l2=1.0)) * 1), purpose="a mean")
-    future = ahead(read_book(path), JUNE)
+    ledger.authorize(everyone(STUDY * 1), purpose="a mean")
+    future = ahead(read_book(path, clock=lambda: JUNE))
     assert future.year == 2026
-    assert future.ever.epsilon == pytest.approx(4.5 - ledger.spent(SERVER))
-    assert future.this_year.epsilon == pytest.approx(2.5 - ledger.spent(SERVER))
+    assert future.ever.left == ledger.left(SERVER)
+    assert future.this_year.left == ledger.left_this_year(SERVER)
+    assert 0 < future.this_year.left.pure < future.this_year.left.gaussian < 2.5
     whole, small, last = future.examples
     assert whole.what == "a mean at epsilon 1"
-    assert 0 < whole.this_year < whole.more < small.more <= MOST
+    assert 0 == whole.this_year < whole.more < small.more <= MOST
+    assert 0 < last.this_year < last.more < MOST
     assert last.what.startswith("a study like the last one (2026-06-01 'a mean', epsilon 1")
-    for _ in range(whole.this_year):
+    with pytest.raises(BudgetExceeded, match="for 2026"):
         ledger.authorize(everyone(WHOLE * 1))
-    with pytest.raises(BudgetExceeded, match="in 2026"):
-        ledger.authorize(everyone(WHOLE * 1))
-    later = ahead(read_book(path), JUNE + 366 * 86400)
+    for _ in range(last.this_year):
+        ledger.authorize(everyone(STUDY * 1))
+    with pytest.raises(BudgetExceeded, match="for 2026"):
+        ledger.authorize(everyone(STUDY * 1))
+    later = ahead(read_book(path, clock=lambda: JUNE + 366 * 86400))
     assert later.year == 2027
-    assert later.this_year.epsilon == 2.5
-    assert ahead(read_book(path), JUNE - 366 * 86400).year == 2026  # dates never go back
+    assert later.this_year.left.epsilon == 2.5
+    assert ahead(read_book(path, clock=lambda: JUNE - 366 * 86400)).year == 2026  # never back
 
 
 def test_a_study_that_was_paid_in_pieces_counts_as_one(tmp_path):
@@ -220,7 +226,7 @@ def test_a_ledger_that_began_with_nothing_spent_says_so_and_what_fits(tmp_path):
     path = tmp_path / "a.ledger"
     run("ledger", "create", path, "--dataset", "a", "--epsilon", "0.5", "--delta", "0")
     shown = run("ledger", "show", path)
-    assert "epsilon 0.5 of 0.5 remains for ever (delta 0)" in shown
+    assert "of epsilon 0.5 in all studies together, epsilon 0.5" in shown
     assert "a mean at epsilon 1: no more" in shown
     assert "a mean at epsilon 0.1: 5 more" in shown
 
@@ -228,4 +234,5 @@ def test_a_ledger_that_began_with_nothing_spent_says_so_and_what_fits(tmp_path):
 def test_paths_of_policies_elsewhere_do_not_matter(north, tmp_path):
     Path(tmp_path / "other.policy.toml").write_text("nonsense")
     asked(north, 1, "--budget", "2")
-    assert "epsilon 1 of 2 remains" in run("ledger", "show", north.with_name("north.ledger"))
+    shown = run("ledger", "show", north.with_name("north.ledger"))
+    assert "of epsilon 2 in all studies together, epsilon 1." in shown

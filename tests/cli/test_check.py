@@ -122,7 +122,7 @@ def test_a_budget_that_is_spent(study, policy):
     ledger.authorize(built.study.costs[0], 3, "an earlier study")
     head = ledger.head
     ledger.close()
-    assert "is spent at delta" in check(study, "--policy", policy, code=3)
+    assert "Budget exceeded for" in check(study, "--policy", policy, code=3)
     again = Ledger.open(policy.parent / "records.ledger", ACCOUNTANT)
     assert again.head == head
     again.close()

@@ -245,7 +245,7 @@ def test_a_ledger_that_cannot_pay_or_is_broken_is_told_and_left_as_it_is(place):
         ledger.authorize(built.costs[0], built.study.algorithm.rounds, "an earlier study")
     own = place / "clinic.ledger"
     before = own.read_bytes()
-    assert "is spent at delta 0.001" in check()
+    assert "Budget exceeded for" in check()
     assert own.read_bytes() == before
     assert not list(place.glob("*.source"))
     own.write_bytes(before.replace(b"an earlier study", b"another    study"))

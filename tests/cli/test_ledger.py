@@ -83,11 +83,14 @@ def test_show_says_what_is_allowed_and_spent(book):
     assert "the server is trusted and may see everything" in text
     assert "4 grants so far" in text
     ledger = Ledger.open(book, ACCOUNTANT)
-    spent = ledger.spent(ITERATES)
+    spent, share = ledger.spent(ITERATES), ledger.left(ITERATES).share
     ledger.close()
     assert "anyone who sees every intermediate result (4 grants): [#" in text
-    shown = float(text.split("intermediate result")[1].split("epsilon ")[1].split(" ")[0])
+    own = text.split("intermediate result")[1]
+    assert f"guaranteed: epsilon 1 at delta 1e-06 (1 in 1,000,000); {int(100 * share)} %" in own
+    shown = float(own.split("fixed in advance: epsilon ")[1].split(" ")[0])
     assert spent <= shown <= spent * 1.001
+    assert "chosen from earlier answers" in text
     assert "has seen clean values" in text
     assert "\x1b[31m" not in RUNNER.invoke(app, ["ledger", "show", str(book)]).stdout
 

@@ -3,10 +3,11 @@
 import math
 from functools import lru_cache
 
-from unisono.accounting import gaussian, law_costs
+from unisono.accounting import filter, gaussian, law_costs
 from unisono.accounting.curve import PrivacyCurve
 from unisono.core.events import Composed, Event
 from unisono.core.trust import Relation
+from unisono.core.wallet import Remaining, Wallet
 from unisono.core.words import budget_guess
 
 # Laws of so little noise are not worth a closer look.
@@ -37,10 +38,44 @@ def _plain_gaussian(event: Event, relation: Relation) -> float | None:
     return None if mu is None else mu * mu
 
 
+@lru_cache(maxsize=1024)
+def _begin(epsilon: float, delta: float) -> Wallet:
+    return filter.begin(epsilon, delta)
+
+
+@lru_cache(maxsize=1024)
+def _left(wallet: Wallet) -> Remaining:
+    seen = math.inf if wallet.window is None else float(wallet.window)
+    pure = max(wallet.epsilon - seen - filter.gaussian_reach(wallet), 0.0)
+    share = pure / wallet.epsilon if wallet.epsilon else 0.0
+    if not wallet.mu2:
+        return Remaining(0.0, pure, share)
+    whole = _begin(wallet.epsilon, wallet.delta).mu2
+    assert whole is not None
+    # Before the first release exact composition allows all of it.
+    mu = math.sqrt(wallet.mu2)
+    most = wallet.epsilon if wallet.fresh else gaussian.epsilon(wallet.delta, mu)
+    return Remaining(most, pure, max(share, min(wallet.mu2 / whole, 1.0)))
+
+
 class DefaultAccountant:
-    """Exact or certified bounds, remembered by history."""
+    """Exact or certified bounds, remembered by history; budgets by the filter."""
+
+    def begin(self, epsilon: float, delta: float) -> Wallet:
+        return _begin(epsilon, delta)
+
+    def charge(self, wallet: Wallet, history: Composed, relation: Relation) -> Wallet | None:
+        return filter.charge(wallet, history, relation)
+
+    def follows(self, before: Wallet, after: Wallet, history: Composed, relation: Relation) -> bool:
+        """Whether a state may certainly follow another, whatever machine wrote both."""
+        return filter.follows(before, after, history, relation)
+
+    def left(self, wallet: Wallet) -> Remaining:
+        return _left(wallet)
 
     def fits(self, history: Composed, relation: Relation, epsilon: float, delta: float) -> bool:
+        """Whether a history that is declared as a whole is certainly (epsilon, delta)-private."""
         # Plain Gaussians, the bulk of all entries, need one sum and one remembered threshold.
         total = 0.0
         for event, count in history.parts:

@@ -48,8 +48,9 @@ class Composition:
     """Releases on the same records, composed; made by :func:`compose`.
 
     Guarantee: for every ``delta`` the composition is ``(epsilon(delta).upper, delta)``-DP for the
-    relation of its pairs, against an adversary who sees all releases and chooses them adaptively;
-    and its dominating pair is not ``(e, delta)``-DP for any ``e`` below ``epsilon(delta).lower``.
+    relation of its pairs, against an adversary who sees all releases and chooses queries, but not
+    distributions of noise, from earlier answers (`accounting.filter` covers both); and its
+    dominating pair is not ``(e, delta)``-DP for any ``e`` below ``epsilon(delta).lower``.
     """
 
     terms: tuple[tuple[Pair, int], ...]

@@ -134,7 +134,7 @@ def raise_budget(
         str | None,
         typer.Option(
             metavar="EPS[:DELTA]",
-            help="The new budget for all studies ever, as 8 or 8:1e-6. (default: as it is)",
+            help="The new budget for all studies ever, such as 8 or 8:2e-6. (default: as it is)",
         ),
     ] = None,
     reason: Annotated[
@@ -154,14 +154,17 @@ def raise_budget(
 ) -> None:
     """Raise the budget, by a line that is signed with the party's key and stays for good.
 
-    The line gives the date and the reason, and is printed on every certificate from then on.
+    The line gives the date and the reason, and is printed on every certificate from then on. After
+    the first release an increase is a second budget beside the first: epsilons and deltas add up,
+    and a study is charged to one of the two as a whole. Without a DELTA the increase has the delta
+    with which the ledger began; with the same DELTA as before it admits pure epsilon only.
     Keys are made by `unisono keygen`; the first raise decides which key signs the others. A policy
     beside the records that allows less goes on to hold: change it too. There a budget is lowered.
 
     \b
     Examples:
       unisono ledger raise ages.ledger --to 8 --reason "agreed by the board"
-      unisono ledger raise ages.ledger --to 8:1e-6 --per-year 3 --reason "..." \\
+      unisono ledger raise ages.ledger --to 8:2e-6 --per-year 3 --reason "..." \\
         --keys keys
     """
     from dataclasses import replace
@@ -169,20 +172,21 @@ def raise_budget(
     from unisono.accounting.accountant import ACCOUNTANT
     from unisono.cli import ledger_text
     from unisono.cli.budget import parse_budget
-    from unisono.core.journal import read
-    from unisono.core.ledger import Ledger, terms
+    from unisono.core.ledger import Ledger
     from unisono.errors import InvalidInput
     from unisono.studies.data_set import policies_of
     from unisono.studies.keys import load_identity
 
     if to is None and per_year is None:
         raise InvalidInput("a raise names the new budget: give --to 8, or --per-year 3, or both")
-    present = terms(read(file)[0], file)
-    budget = present.budget if to is None else parse_budget(to, present.budget.delta, "--to")
-    budget = replace(budget, per_year=per_year or present.budget.per_year)
-    signer = load_identity(keys or file.parent / "keys", name or present.dataset)
     book = Ledger.open(file, ACCOUNTANT)
     try:
+        present = book.policy
+        # After answers an increase is a budget of its own beside the first, with its own delta.
+        delta = present.budget.delta + (book.issued.delta if book.grants else 0.0)
+        budget = present.budget if to is None else parse_budget(to, delta, "--to")
+        budget = replace(budget, per_year=per_year or present.budget.per_year)
+        signer = load_identity(keys or file.parent / "keys", name or present.dataset)
         found = book.raise_budget(budget, reason, signer)
         head = book.head
     finally:

@@ -1,13 +1,13 @@
 """What may still be asked of a data set: what remains, and what that is in examples. No formatting.
 
-Examples are counted by the accountant, never by dividing epsilons: a mean at epsilon 1 with Laplace
-noise (delta 0), which is what it costs at most whoever sees it, and the study that was paid last.
+Examples are counted by the ledger's filter, never by dividing epsilons: a mean at epsilon 1 with
+Laplace noise (delta 0), and the study that was paid last, each asked for again and again.
 """
 
 import math
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,9 +17,11 @@ from unisono.cli.words import clean, number
 from unisono.core.costs import everyone
 from unisono.core.events import NOTHING, Composed, Event, Laplace, bounded_sum, compose
 from unisono.core.ledger_summary import Entry, Summary
+from unisono.core.policy import Budget
 from unisono.core.trust import Viewer
+from unisono.core.wallet import Remaining
 
-MOST = 99  # more than this is as good as many
+MOST = 20  # more than this is as good as many
 _MEANS = (1.0, 0.1)
 # One study is paid in pieces, by round, by turn or by stage.
 _PIECE = re.compile(r"(?P<study>(?:run|session) [0-9a-f]+).*")
@@ -27,11 +29,14 @@ _PIECE = re.compile(r"(?P<study>(?:run|session) [0-9a-f]+).*")
 
 @dataclass(frozen=True)
 class Left:
-    """What remains against the viewer of whose budget least does."""
+    """What is left against the viewer for whom that is least."""
 
-    epsilon: float
+    left: Remaining
     of: float
     delta: float
+
+    def to_json(self) -> dict[str, Any]:
+        return {**self.left._asdict(), "of": self.of, "delta": self.delta}
 
 
 @dataclass(frozen=True)
@@ -56,19 +61,17 @@ class Ahead:
     def to_json(self) -> dict[str, Any]:
         return {
             "year": self.year,
-            "remaining": vars(self.ever),
-            "remaining_this_year": None if self.this_year is None else vars(self.this_year),
+            "remaining": self.ever.to_json(),
+            "remaining_this_year": None if self.this_year is None else self.this_year.to_json(),
             "examples": [vars(one) for one in self.examples],
         }
 
 
-def ahead(book: Book, now: float | None = None) -> Ahead:
+def ahead(book: Book) -> Ahead:
     """What may still be asked, by the dates of the ledger: its year is no earlier than its last
     line's, whatever the clock says."""
-    found, clock = book.summary, time.time() if now is None else now
-    today = time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime(clock))
-    year = int(max(today, found.last)[:4])
-    this_year = found.of_year(year)
+    found = book.summary
+    today = time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime(book.clock()))
     sensitivity = bounded_sum(l1=1.0, l2=1.0, linf=1.0, unit=found.policy.unit)
     distance = sensitivity.under(found.policy.relation).l1
     assert distance is not None
@@ -82,64 +85,35 @@ def ahead(book: Book, now: float | None = None) -> Ahead:
     if found.entries:
         last = _last_study(found)
         costs[_last_words(found, last)] = last
+    paced = found.policy.paced
     return Ahead(
-        year,
-        _left(found, found.histories, lambda own: own.epsilon),
-        _left(found, this_year, lambda own: own.per_year) if found.policy.paced else None,
-        tuple(_example(found, this_year, *item) for item in costs.items()),
+        book.ledger.year,
+        _left(book, lambda own: own.epsilon, book.ledger.left),
+        _left(book, lambda own: own.per_year, book.ledger.left_this_year) if paced else None,
+        tuple(_example(book, *item) for item in costs.items()),
         found.last if found.last > today else None,
     )
 
 
-def _left(found: Summary, histories: Mapping[Viewer, Composed], limit: Any) -> Left:
-    general = found.policy.budget
-    lefts = [Left(limit(general) or math.inf, limit(general) or math.inf, general.delta)]
-    for viewer, history in histories.items():
-        budget = found.policy.budget_for(viewer)
-        if math.isinf(budget.epsilon) or limit(budget) is None or history == NOTHING:
-            continue
-        spent = ACCOUNTANT.epsilon(history, found.policy.relation, budget.delta)
-        lefts.append(Left(max(limit(budget) - spent, 0.0), limit(budget), budget.delta))
-    return min(lefts, key=lambda one: one.epsilon)
+def _left(
+    book: Book, limit: Callable[[Budget], float | None], left: Callable[[Viewer], Remaining]
+) -> Left:
+    policy = book.summary.policy
+    general = limit(policy.budget) or math.inf
+    lefts = [Left(Remaining(general, general, 1.0), general, policy.budget.delta)]
+    for viewer in book.summary.histories:
+        budget, own = policy.budget_for(viewer), left(viewer)
+        most = limit(budget)
+        if most is not None and math.isfinite(most):
+            lefts.append(Left(own, most, budget.delta))
+    return min(lefts, key=lambda one: one.left.epsilon)
 
 
-def _example(
-    found: Summary,
-    this_year: Mapping[Viewer, Composed],
-    what: str,
-    cost: Mapping[Viewer, Composed],
-) -> Example:
-    more = _more(found, found.histories, cost, lambda own: own.epsilon)
-    if not found.policy.paced:
+def _example(book: Book, what: str, cost: Mapping[Viewer, Composed]) -> Example:
+    more = book.ledger.fits_more(cost, MOST)
+    if not book.summary.policy.paced:
         return Example(what, more, None)
-    return Example(what, more, min(more, _more(found, this_year, cost, lambda own: own.per_year)))
-
-
-def _more(
-    found: Summary, spent: Mapping[Viewer, Composed], cost: Mapping[Viewer, Composed], limit: Any
-) -> int:
-    """How often a cost still fits, at most `MOST`; viewers who have seen the same count once."""
-    asked = {
-        (spent.get(viewer, NOTHING), history, limit(budget), budget.delta)
-        for viewer, history in cost.items()
-        for budget in [found.policy.budget_for(viewer)]
-        if not math.isinf(budget.epsilon) and limit(budget) is not None
-    }
-
-    def fits(times: int) -> bool:
-        return all(
-            ACCOUNTANT.fits(before + history * times, found.policy.relation, epsilon, delta)
-            for before, history, epsilon, delta in asked
-        )
-
-    low, high = 0, 1
-    while high <= MOST and fits(high):
-        low, high = high, 2 * high
-    high = min(high, MOST + 1)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
+    return Example(what, more, book.ledger.fits_more(cost, more, this_year=True))
 
 
 def _last_entries(found: Summary) -> list[Entry]:

@@ -3,10 +3,11 @@
 import csv
 import io
 import json
+import math
 
 from unisono.cli import words
 from unisono.cli.ledger_reader import Book
-from unisono.cli.ledger_text import history_words, policy_words, raise_words
+from unisono.cli.ledger_text import history_words, policy_words, raise_words, rule_words
 from unisono.core.trust import describe
 
 COLUMNS = (
@@ -63,12 +64,17 @@ def as_markdown(book: Book) -> str:
     lines += [f"- {_inline(sentence)}" for sentence in policy_words(found.policy)]
     lines += [f"- {_inline(sentence)}" for sentence in raise_words(found)]
     lines += ["", "## Spent", ""]
-    lines += ["| seen by | spent epsilon | budget | delta | grants |", "|---|---|---|---|---|"]
+    lines += [
+        "| seen by | budget (guaranteed) | delta | left | these releases, had they been fixed in "
+        "advance | grants |",
+        "|---|---|---|---|---|---|",
+    ]
     for s in book.spending:
         lines.append(
-            f"| {describe(s.viewer)} | {words.number(s.epsilon)} | "
-            f"{words.number(s.budget.epsilon)} | {words.plain(s.delta)} | {s.grants} |"
+            f"| {describe(s.viewer)} | {words.number(s.budget.epsilon)} | {words.plain(s.delta)} | "
+            f"{math.floor(100 * s.left.share)} % | {words.number(s.epsilon)} | {s.grants} |"
         )
+    lines += ["", *rule_words(book)]
     lines += ["", "## Entries", ""]
     lines += [
         "| entry | time | purpose | releases | seen by | what | epsilon alone |",

@@ -2,6 +2,7 @@
 
 import math
 import string
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -9,20 +10,24 @@ from typing import Any
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.core.events import NOTHING, Composed, composed_to_json
 from unisono.core.journal import is_torn, read
+from unisono.core.ledger import Clock, Ledger
 from unisono.core.ledger_summary import Entry, Summary, summary
 from unisono.core.policy import Budget, Policy
 from unisono.core.raises import require_key
 from unisono.core.trust import Viewer, describe
 from unisono.core.verification import Verification, verify
+from unisono.core.wallet import Remaining
 from unisono.errors import InvalidInput, UnisonoError
 
 
 @dataclass(frozen=True)
 class PlannedSpending:
-    """What one viewer has been shown, against what is allowed."""
+    """What is left of one viewer's budget, and the epsilon of all releases so far, had they been
+    fixed in advance."""
 
     viewer: Viewer
     budget: Budget
+    left: Remaining
     epsilon: float
     delta: float
     grants: int
@@ -30,7 +35,7 @@ class PlannedSpending:
     @property
     def share(self) -> float:
         """Part of the budget that is used; nothing of an unlimited one."""
-        return 0.0 if math.isinf(self.budget.epsilon) else self.epsilon / self.budget.epsilon
+        return 1 - self.left.share
 
 
 @dataclass(frozen=True)
@@ -41,7 +46,9 @@ class Book:
     head: str
     torn: bool
     summary: Summary
+    ledger: Ledger
     spending: tuple[PlannedSpending, ...]
+    clock: Clock
 
     def alone(self, entry: Entry, viewer: Viewer) -> float:
         """Epsilon of one entry by itself, at the delta of the viewer's budget."""
@@ -68,8 +75,10 @@ class Book:
                 {
                     "viewer": str(s.viewer),
                     "meaning": describe(s.viewer),
-                    "spent": s.epsilon,
                     "budget": s.budget.epsilon,
+                    "left": s.left._asdict(),
+                    "fixed_in_advance": s.epsilon,
+                    "exceeded_before_the_filter": s.viewer in self.ledger.older,
                     "delta": s.delta,
                     "grants": s.grants,
                 }
@@ -94,24 +103,25 @@ class Book:
         }
 
 
-def read_book(file: Path, obey: Policy | None = None) -> Book:
+def read_book(file: Path, obey: Policy | None = None, clock: Clock = time.time) -> Book:
     """The book in `file`, without locking, repairing or writing it; with a policy that its owner
     lowered, by what that allows."""
     lines, head = read(file)
     found = summary(lines)
-    if obey is not None and obey.tightens(found.policy):
-        found = replace(found, policy=obey)
+    ledger = Ledger.replica(lines, ACCOUNTANT, obey, clock)
+    found = replace(found, policy=ledger.policy)
     spending = tuple(
         PlannedSpending(
             viewer,
             found.policy.budget_for(viewer),
+            ledger.left(viewer),
             _epsilon(found, viewer, history),
             _delta(found, viewer),
             found.grants[viewer],
         )
         for viewer, history in found.histories.items()
     )
-    return Book(file, head, is_torn(file), found, spending)
+    return Book(file, head, is_torn(file), found, ledger, spending, clock)
 
 
 def check_head(head: str | None) -> str | None:
@@ -130,7 +140,7 @@ def check_head(head: str | None) -> str | None:
 def check_book(file: Path, head: str | None, key: bytes | None = None) -> Verification:
     """The chain, the head, and whether every line can be understood; with a party's public key,
     whether it signed every raise of the budget."""
-    finding = verify(file, head)
+    finding = verify(file, ACCOUNTANT, head)
     if not finding.sound:
         return finding
     try:

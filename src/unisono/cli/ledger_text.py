@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -15,7 +16,7 @@ from unisono.core.events import Composed, Event, Poisson, WithoutReplacement
 from unisono.core.ledger_summary import Summary
 from unisono.core.policy import Budget, Policy
 from unisono.core.raises import Raise
-from unisono.core.trust import describe
+from unisono.core.trust import FINAL_MODEL, describe
 from unisono.core.verification import Verification
 
 _TORN = "The last line is incomplete: a crash while writing; it never paid for anything."
@@ -94,14 +95,14 @@ def ahead_words(future: Ahead) -> list[str]:
     ever, year = future.ever, future.this_year
     lines = [
         "What may still be asked:",
-        f"  epsilon {words.remaining(ever.epsilon)} of {words.plain(ever.of)} remains for ever "
-        f"(delta {words.plain(ever.delta)})",
+        f"  of epsilon {words.plain(ever.of)} in all studies together, "
+        f"{ever.left.words(ever.delta)} is left",
     ]
     if year is not None:
         lines.append(
-            f"  epsilon {words.remaining(year.epsilon)} of {words.plain(year.of)} remains in "
-            f"{future.year}; on 1 January {future.year + 1} (UTC) there is a new allowance, as "
-            "long as the whole budget lasts"
+            f"  of epsilon {words.plain(year.of)} in {future.year}, {year.left.words(year.delta)} "
+            f"is left; on 1 January {future.year + 1} (UTC) there is a new allowance, as long as "
+            "the whole budget lasts"
         )
     lines += [f"  {one.what}: {_times_more(one, future.year)}" for one in future.examples]
     if future.clock_behind is not None:
@@ -149,8 +150,13 @@ def write_book(book: Book, last: int, future: Ahead) -> None:
     out.print()
     if not book.spending:
         out.print("Nothing has been spent.")
-    for spending in book.spending:
-        _write_spending(out, spending)
+    alike: dict[PlannedSpending, list[str]] = {}
+    for one in book.spending:
+        alike.setdefault(replace(one, viewer=FINAL_MODEL), []).append(describe(one.viewer))
+    for spending, viewers in alike.items():
+        _write_spending(out, spending, viewers)
+    for line in rule_words(book):
+        out.print(line)
     out.print()
     for line in ahead_words(future):
         out.print(line)
@@ -161,9 +167,28 @@ def write_book(book: Book, last: int, future: Ahead) -> None:
     _write_head(out, book.head)
 
 
-def _write_spending(out: Console, spending: PlannedSpending) -> None:
-    who = describe(spending.viewer)
-    out.print(f"Against {who} ({words.times(spending.grants, 'grant')}):")
+def rule_words(book: Book) -> list[str]:
+    """Under which rule the budgets hold."""
+    if not book.spending:
+        return []
+    older = [describe(viewer) for viewer in book.ledger.older]
+    return [
+        "The budgets hold for requests that were chosen from earlier answers, in their noise too, "
+        "if whoever chose them saw no more than the adversary.",
+        *(
+            [
+                f"Against {' and '.join(older)}, releases from before this rule exceed the budget "
+                "if they were chosen from earlier answers. Nothing more is released from it."
+            ]
+            if older
+            else []
+        ),
+    ]
+
+
+def _write_spending(out: Console, spending: PlannedSpending, viewers: Sequence[str]) -> None:
+    grants = words.times(spending.grants, "grant")
+    out.print(f"Against {', '.join(viewers)} ({grants}):")
     if math.isinf(spending.budget.epsilon):
         seen = (
             "has seen clean values"
@@ -175,11 +200,13 @@ def _write_spending(out: Console, spending: PlannedSpending) -> None:
         )
         out.print(f"  trusted, no limit; {seen}")
         return
-    left = math.floor(100 * max(0.0, 1 - spending.share))
     out.print(
-        f"  [{words.bar(spending.share)}] epsilon {words.number(spending.epsilon)} of "
-        f"{words.plain(spending.budget.epsilon)} spent at delta "
-        f"{words.plain(spending.delta)}, {left} % left"
+        f"  [{words.bar(spending.share)}] guaranteed: {_budget_words(spending.budget)}; "
+        f"{math.floor(100 * spending.left.share)} % left"
+    )
+    out.print(
+        f"  These releases, had they been fixed in advance: epsilon "
+        f"{words.number(spending.epsilon)} at delta {words.plain(spending.delta)}."
     )
 
 

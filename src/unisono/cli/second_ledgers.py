@@ -44,6 +44,6 @@ def _spent(ledger: Path) -> str:
         return f"{ledger}: nothing is spent"
     worst = max(spending, key=lambda one: (one.share, one.epsilon))
     return (
-        f"{ledger}: {worst.epsilon:.4g} of {worst.budget.epsilon:g} is spent at delta "
-        f"{worst.delta:g} against {describe(worst.viewer)}"
+        f"{ledger}: {100 * worst.share:.0f} % of epsilon {worst.budget.epsilon:g} at delta "
+        f"{worst.delta:g} is spent against {describe(worst.viewer)}"
     )

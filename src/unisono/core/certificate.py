@@ -22,7 +22,8 @@ from unisono.core.ledger import Accountant, Ledger
 from unisono.core.policy import Budget
 from unisono.core.raises import Raise
 from unisono.core.trust import Relation, Trust, Unit, Viewer, describe
-from unisono.core.words import budget_guess, number, percent
+from unisono.core.wallet import ADAPTIVE
+from unisono.core.words import budget_guess, number, percent, remaining
 from unisono.errors import UndefinedRelation, UnknownEvent
 
 
@@ -40,9 +41,13 @@ class Line:
 
 @dataclass(frozen=True)
 class Spending:
-    """How many parties have this history, and what it adds up to per viewer, for one unit of the
-    budget: a record, where what hides a whole party is paid from a budget that counts records.
+    """How many parties have this history, and what is left of their budgets per viewer, for one
+    unit of the budget: a record, where what hides a whole party is paid from a budget that counts
+    records.
 
+    The budget is what is guaranteed, however requests are chosen; `left` is the epsilon of the
+    largest single release that still fits, `epsilon` that of all releases, had they been fixed in
+    advance. `older` are viewers against whom releases of an older version may exceed the budget.
     `issued` is the budget with which the ledger began, `raises` all that raised it since. Where
     spending is paced, `year` is the calendar year, with its own composition and allowance."""
 
@@ -51,11 +56,22 @@ class Spending:
     unit: str
     epsilon: Mapping[Viewer, float]
     budget: Mapping[Viewer, float]
+    left: Mapping[Viewer, float]
     issued: Budget
     raises: tuple[Raise, ...] = ()
     year: int | None = None
     this_year: Mapping[Viewer, float] = field(default_factory=dict)
     per_year: Mapping[Viewer, float] = field(default_factory=dict)
+    left_this_year: Mapping[Viewer, float] = field(default_factory=dict)
+    older: tuple[Viewer, ...] = ()
+
+    @property
+    def worst(self) -> Viewer:
+        """Against whom least is left of a limited budget."""
+        limited = [viewer for viewer, own in self.budget.items() if math.isfinite(own)]
+        return min(
+            limited or self.budget, key=lambda v: (self.left[v] / self.budget[v], -self.epsilon[v])
+        )
 
     @property
     def who(self) -> str:
@@ -127,11 +143,14 @@ class Certificate:
                     "unit": s.unit,
                     "epsilon": {str(v): _number(e) for v, e in s.epsilon.items()},
                     "budget": {str(v): _number(e) for v, e in s.budget.items()},
+                    "left": {str(v): _number(e) for v, e in s.left.items()},
                     "issued": s.issued.to_json(),
                     "raises": [one.to_json() for one in s.raises],
                     "year": s.year,
                     "this_year": {str(v): _number(e) for v, e in s.this_year.items()},
                     "per_year": {str(v): _number(e) for v, e in s.per_year.items()},
+                    "left_this_year": {str(v): _number(e) for v, e in s.left_this_year.items()},
+                    "older": [str(v) for v in s.older],
                 }
                 for s in self.spending
             ],
@@ -195,17 +214,21 @@ class Certificate:
         if not self.simulated and relations:
             rows.append(f"  in words   {self._words(relations)}")
         if self.spending:
-            rows.append("  epsilon spent in all, against the viewer who has seen most:")
+            rows.append(f"  budgets of the ledgers, {ADAPTIVE}:")
         for spending in self.spending:
             if not spending.epsilon:
                 rows.append(f"    {spending.example} has spent nothing")
                 rows += _budget_rows(spending)
                 continue
-            worst = max(spending.epsilon, key=lambda v: spending.epsilon[v])
+            worst = spending.worst
             rows.append(
-                f"    {spending.who}: {_shown(spending.epsilon[worst])} of "
-                f"{_shown(spending.budget[worst])} against {describe(worst)}"
+                f"    {spending.who}: {_limit(spending.budget[worst])}, of which "
+                f"{_left(spending.left[worst])} is left, against {describe(worst)}"
                 + ("" if spending.unit == self.unit else f", for one {spending.unit}")
+            )
+            rows.append(
+                "      all releases so far, had they been fixed in advance: epsilon "
+                f"{_shown(spending.epsilon[worst])}"
             )
             rows += _budget_rows(spending)
         return "\n".join(rows)
@@ -238,21 +261,20 @@ class Certificate:
         ]
 
     def _spent_html(self) -> list[Markup]:
-        """What parties have spent in all, against the viewer who has seen most."""
+        """What is left of the parties' budgets, against the viewer against whom least is."""
         rows = []
         for one in self.spending:
             who = one.who
             if not one.epsilon:
                 rows.append([who, "nothing is spent"])
                 continue
-            worst = max(one.epsilon, key=lambda viewer: one.epsilon[viewer])
-            spent, limit = one.epsilon[worst], one.budget[worst]
-            said = f"{_shown(spent)} of {_shown(limit) if math.isfinite(limit) else 'no limit'}"
-            rows.append(
-                [who, said, notebook.gauge(spent, limit, f"{who}: {said}"), describe(worst)]
-            )
-        head = ["ledger", "epsilon", "", "against whoever has seen most"]
-        caption = "Spent in all, with what was spent before, of the budget"
+            worst = one.worst
+            limit, left, fixed = one.budget[worst], one.left[worst], _shown(one.epsilon[worst])
+            said = f"{_left(left)} of {_limit(limit)} left"
+            gauge = notebook.gauge(limit - left if math.isfinite(limit) else 0.0, limit, who)
+            rows.append([who, said, gauge, fixed, describe(worst)])
+        head = ["ledger", "epsilon", "", "all releases, had they been fixed in advance", "against"]
+        caption = f"Budgets of the ledgers, {ADAPTIVE}"
         return [notebook.grid(head, rows, caption)] if rows else []
 
     def _stated(self) -> dict[str, str]:
@@ -326,13 +348,27 @@ def _budget_rows(spending: Spending) -> list[str]:
         f"(key {one.key[:16]}…): {_clean(one.reason)}"
         for one in spending.raises
     ]
-    if spending.this_year:
-        worst = max(spending.this_year, key=lambda v: spending.this_year[v])
+    if spending.per_year:
+        left = spending.left_this_year
+        worst = min(left, key=lambda v: left[v])
         rows.append(
-            f"      in {spending.year}: {_shown(spending.this_year[worst])} of this year's "
-            f"{_shown(spending.per_year[worst])} against {describe(worst)}"
+            f"      in {spending.year}: {_left(left[worst])} of this year's "
+            f"{_shown(spending.per_year[worst])} is left against {describe(worst)}"
+        )
+    if spending.older:
+        rows.append(
+            "      releases from before budgets held under adaptive use may exceed the budget "
+            f"against {', '.join(map(describe, spending.older))}"
         )
     return rows
+
+
+def _limit(epsilon: float) -> str:
+    return f"epsilon {number(epsilon)}" if math.isfinite(epsilon) else "no limit"
+
+
+def _left(epsilon: float) -> str:
+    return remaining(epsilon) if math.isfinite(epsilon) else "everything"
 
 
 def _clean(text: str) -> str:
@@ -508,11 +544,14 @@ def _spending_of(names: Sequence[str], book: Ledger) -> Spending:
         unit=str(book.policy.unit),
         epsilon={v: book.spent(v) for v in budgets},
         budget={v: own.epsilon for v, own in budgets.items()},
+        left={v: book.left(v).epsilon for v in budgets},
         issued=book.issued,
         raises=book.raises,
         year=book.year if book.policy.paced else None,
         this_year={v: book.spent_this_year(v) for v in per_year},
         per_year=per_year,
+        left_this_year={v: book.left_this_year(v).epsilon for v in per_year},
+        older=book.older,
     )
 
 

@@ -7,8 +7,14 @@ The cost is checked against every viewer's budget and is on the disk before the 
 exists; a grant that is taken and never used stays spent. The ledger is handed its
 accountant, so it depends on nothing above `core`, and its clock.
 
-Two compositions are kept to: all releases ever, within the budget's epsilon, and those of one
-calendar year (UTC), within its allowance `per_year`. Dates never go back: whatever a clock says, a
+Budgets hold under fully adaptive use: the next request, its mechanism and its noise may depend on
+all earlier answers. What is left of each budget is the state of a privacy filter (`core.wallet`,
+`accounting.filter`), written into every line that spends. A plan whose releases are declared
+together, before the first of them, is one request (`declare`). A budget that is increased after
+answers is no larger guarantee: the increase is a wallet of its own, whose epsilon and delta add up.
+
+Two budgets are kept to: one for all releases ever, and one for those of a calendar year (UTC), the
+allowance `per_year`. Dates never go back: whatever a clock says, a
 line is dated no earlier than the line before it, so that a clock that was set back counts towards
 the later year, and a study under way is not stopped by a clock that is corrected.
 """
@@ -29,12 +35,23 @@ from typing import Any, NamedTuple, Protocol
 from unisono.core import journal, notebook
 from unisono.core.collector import collector_paused
 from unisono.core.costs import Cost, KnownCost, checked_cost, cost_name, counted_again
-from unisono.core.events import NOTHING, Composed, canonical, composed_from_json
+from unisono.core.events import NOTHING, Composed, Event, canonical, composed_from_json
 from unisono.core.grant import _LEDGERS_ONLY, Grant, _Uncopyable, derive
 from unisono.core.journal import Held, Journal, MemoryJournal
 from unisono.core.policy import Budget, Policy
 from unisono.core.raises import Raise, Signer, raise_line, raised, read_raise
 from unisono.core.trust import Relation, Viewer, describe
+from unisono.core.wallet import (
+    ADAPTIVE,
+    Remaining,
+    Wallet,
+    Wallets,
+    alternatives,
+    increase,
+    states_from_json,
+    states_to_json,
+    together,
+)
 from unisono.core.words import number, remaining
 from unisono.errors import (
     BudgetExceeded,
@@ -43,16 +60,23 @@ from unisono.errors import (
     LedgerCorrupted,
 )
 
-FORMAT = "unisono-ledger-2"
-_AHEAD = 64
+FORMAT = "unisono-ledger-3"
+_OLDER = "unisono-ledger-2"  # without a filter; its lines are replayed under it
+_BOUGHT = "bought"
 Clock = Callable[[], float]  # seconds since 1970, as time.time
 
 
 class Accountant(Protocol):
     """What a ledger needs to know about costs."""
 
-    def fits(self, history: Composed, relation: Relation, epsilon: float, delta: float) -> bool:
-        """Whether the history is certainly (epsilon, delta)-private."""
+    def begin(self, epsilon: float, delta: float) -> Wallet:
+        """What is left of a budget before the first release."""
+
+    def charge(self, wallet: Wallet, history: Composed, relation: Relation) -> Wallet | None:
+        """What is left after releases that are declared together; None if they do not fit."""
+
+    def left(self, wallet: Wallet) -> Remaining:
+        """What may still be released, at the wallet's delta."""
 
     def epsilon(self, history: Composed, relation: Relation, delta: float) -> float:
         """An upper bound on epsilon at this delta."""
@@ -79,6 +103,7 @@ class Header(NamedTuple):
     entropy: str
     id: str
     time: str
+    format: str = FORMAT
 
     @property
     def identity(self) -> str:
@@ -115,7 +140,14 @@ class Ledger(_Uncopyable):
         self._costs: dict[str, dict[Viewer, Composed]] = {}
         self._histories: dict[Viewer, Composed] | None = {}
         self._last: tuple[Any, Any] = (None, None)
-        self._room: tuple[KnownCost | None, int] = (None, 0)
+        # By viewer and year (0: for ever); one mapping is shared by ledgers that are alike.
+        self._wallets: Wallets = {}
+        self._own_wallets: Wallets | None = None if policy is None else {}
+        self._requests: list[tuple[str, str]] = []  # names of costs that were charged, with times
+        self._plans: dict[str, dict[Viewer, dict[Event, int]]] = {}  # what is left of each
+        self._planned: str | None = None  # the plan from which this process draws
+        self._filtered = header.format == FORMAT  # whether lines carry what is left
+        self._unproved: dict[Viewer, None] = {}  # whose older lines do not fit the filter
         self._times: dict[str, int] = {}
         self._last_time = header.time
         self._year_times: dict[str, int] = {}  # of the year of the last line
@@ -213,6 +245,24 @@ class Ledger(_Uncopyable):
             ledger._require_allowed(path)
         return ledger
 
+    @classmethod
+    def replica(
+        cls,
+        lines: Sequence[dict[str, Any]],
+        accountant: Accountant,
+        policy: Policy | None = None,
+        clock: Clock = time.time,
+    ) -> "Ledger":
+        """A book rebuilt from the lines of a file: no lock, no repair, no writing."""
+        ledger = cls(
+            _LEDGERS_ONLY, MemoryJournal(), header(lines, "the file"), accountant, None, None, clock
+        )
+        ledger._learn(list(lines[1:]))
+        if policy is not None and policy.tightens(ledger._allowed):
+            ledger._own = ledger.policy = policy
+            ledger._own_wallets = None
+        return ledger
+
     def _require_allowed(self, path: object) -> None:
         """Refuse an owner's policy that allows more than the ledger, or says something else."""
         own, allowed = self._own, self._allowed
@@ -234,17 +284,29 @@ class Ledger(_Uncopyable):
 
     def _require_spent_fits(self) -> None:
         """Refuse a budget that was lowered below what is spent: nobody can take that back."""
-        for viewer in sorted({viewer for cost in self._costs.values() for viewer in cost}):
-            budget, history = self.policy.budget_for(viewer), self._history(viewer)
-            if math.isinf(budget.epsilon) or history == NOTHING:
-                continue
-            if not self._fits(history, budget):
-                spent = self.accountant.epsilon(history, self.policy.relation, budget.delta)
-                raise InvalidInput(
-                    f"a budget of epsilon {budget.epsilon:.4g} at delta {budget.delta:g}, where "
-                    f"{spent:.4g} is spent against {describe(viewer)}: lower it no further than "
-                    "that"
-                )
+        with self._up_to_date():
+            self._lowered()
+
+    def _lowered(self) -> Wallets:
+        """What is left of the owner's lower budgets: all requests, replayed under them. The
+        guarantee is that of the ledger's own budget; a lower one only stops earlier."""
+        if self._own_wallets is None:
+            found: Wallets = {}
+            for name, time in self._requests:
+                after = self._charged(found, self._costs[name], time, self.policy)
+                if isinstance(after, _Limit):
+                    budget = after.budget
+                    spent = self.accountant.epsilon(
+                        self._history(after.viewer), self.policy.relation, budget.delta
+                    )
+                    raise InvalidInput(
+                        f"Invalid budget: epsilon {budget.epsilon:.4g} at delta {budget.delta:g} "
+                        f"is less than what is spent against {describe(after.viewer)} "
+                        f"(epsilon {spent:.4g}).\nLower it no further than that."
+                    )
+                found = {**found, **after}
+            self._own_wallets = found
+        return self._own_wallets
 
     # -------------------------------------------------------- authorising
 
@@ -276,32 +338,67 @@ class Ledger(_Uncopyable):
                     f"{purpose!r} was granted before: its noise is gone with the process that "
                     "asked, and it is not granted twice"
                 )
-            now = self._now()
-            self._make_room(known, now)
-            grant = self._grant(known, releases, purpose, now, records)
+            grant = self._grant(known, releases, purpose, self._now(), records)
             written = self._journal.written
         # Waiting for the disk outside the lock lets others write meanwhile: one sync serves all.
         self._journal.sync(written)
         return grant
 
+    def declare(self, cost: Cost, name: str) -> None:
+        """Charge for all releases of a plan as one request, before the first of them.
+
+        Grants whose purpose belongs to the plan are then drawn from it (`declared`). What a plan
+        does not use stays charged. A plan of this name that was declared before goes on.
+        """
+        known = self._known(cost)
+        with self._up_to_date():
+            if name in self._plans:
+                return
+            now = self._now()
+            after = self._require_fits(known.counted, now)
+            lines = self._upgrade() + ([] if known.name in self._costs else [known.line])
+            lines.append({"kind": "plan", "name": name, "cost": known.name, "time": now})
+            lines[-1]["left"] = states_to_json(after.changed)
+            self._journal.append(lines)
+            self._costs.setdefault(known.name, known.counted)
+            self._take_plan(name, known.name, now)
+            self._take(known.name, now, after.all)
+
+    def has_plan(self, name: str) -> bool:
+        """Whether a plan of this name was declared, by any process."""
+        with self._up_to_date():
+            return name in self._plans
+
+    @staticmethod
+    @contextlib.contextmanager
+    def declared(
+        ledgers: Sequence["Ledger"], costs: Sequence[Cost], name: str | None = None
+    ) -> Iterator[None]:
+        """Inside, what these ledgers grant is drawn from a plan that is charged as a whole: each
+        ledger declares its cost first, unless a plan is open already."""
+        pairs = [
+            (ledger, cost)
+            for ledger, cost in zip(ledgers, costs, strict=True)
+            if ledger._planned is None
+        ]
+        with _all_held([ledger for ledger, _ in pairs]):  # all of them, or none
+            names = [name or f"plan {len(ledger._plans)}" for ledger, _ in pairs]
+            for (ledger, cost), own in zip(pairs, names, strict=True):
+                if own not in ledger._plans:
+                    ledger._require_fits(ledger._known(cost).counted, ledger._now())
+            for (ledger, cost), own in zip(pairs, names, strict=True):
+                ledger.declare(cost, own)
+        try:
+            for (ledger, _), own in zip(pairs, names, strict=True):
+                ledger._planned = own
+            yield
+        finally:
+            for ledger, _ in pairs:
+                ledger._planned = None
+
     def _up_to_date(self) -> Held[None]:
         """Hold the book alone, with what others have written in it: only then is it read."""
         return Held(self._journal, self._learn)
-
-    def _make_room(self, known: KnownCost, now: str) -> None:
-        """Refuse if the cost does not fit; else remember for how many equal ones it would.
-
-        Costs only grow, so if sixty-four more fit together, each of them fits in its turn: a
-        loop of equal authorisations is accounted for once in sixty-four. A new year allows no less.
-        """
-        if self._room[0] is known and self._room[1] > 0:
-            return
-        many = {viewer: history * _AHEAD for viewer, history in known.counted.items()}
-        if self._overspent(many, now) is None:
-            self._room = (known, _AHEAD)
-        else:
-            self._require_fits(known.counted, now)
-            self._room = (known, 1)
 
     def _grant(
         self,
@@ -310,27 +407,39 @@ class Ledger(_Uncopyable):
         purpose: str,
         now: str,
         records: int | None = None,
+        after: "_After | None" = None,
     ) -> Grant:
-        """Write first, then remember; the caller hands it out once the disk has confirmed."""
+        """Write first, then remember; the caller hands it out once the disk has confirmed. `after`
+        is what is left then, where that is known."""
         number = self._grants
+        plan = self._plan_of(known)
+        if plan is None and after is None:
+            after = self._require_fits(known.counted, now)
         lines: list[dict[str, Any]] = [] if known.name in self._costs else [known.line]
-        lines.append(
-            {
-                "kind": "grant",
-                "number": number,
-                "cost": known.name,
-                "releases": releases,
-                "purpose": purpose,
-                "time": now,
-            }
-        )
-        self._journal.write(lines)
+        line = {
+            "kind": "grant",
+            "number": number,
+            "cost": known.name,
+            "releases": releases,
+            "purpose": purpose,
+            "time": now,
+        }
+        if plan is not None:
+            line["plan"] = plan
+        else:
+            assert after is not None
+            line["left"] = states_to_json(after.changed)
+        self._journal.write([*self._upgrade(), *lines, line])
         self._costs.setdefault(known.name, known.counted)
         self._count(known.name, now)
         self._purposes[purpose] = None
         self._grants += 1
         self._histories = self._year_histories = None
-        self._room = (known, self._room[1] - 1) if self._room[0] is known else (None, 0)
+        if plan is not None:
+            self._use(plan, known.name)
+        else:
+            assert after is not None
+            self._take(known.name, now, after.all)
         secret = self._fresh_secret(number)
         return Grant(_LEDGERS_ONLY, self, number, known.cost, releases, secret, records)
 
@@ -340,16 +449,16 @@ class Ledger(_Uncopyable):
     ) -> list[Grant]:
         """Authorise one cost with many parties: all of them, or none.
 
-        Ledgers with equal budgets and equal histories are asked once, so the cost of accounting
-        follows the number of distinct histories.
+        Ledgers with equal budgets and equal states are asked once, so the cost of accounting
+        follows the number of distinct states.
         """
         _require_whole(releases)
         with collector_paused(), _all_held(ledgers):
             times = [ledger._now() for ledger in ledgers]
             checked = Ledger._ask_all(ledgers, cost, times)
             grants = [
-                ledger._grant(known, releases, purpose, now)
-                for ledger, known, now in zip(ledgers, checked, times, strict=True)
+                ledger._grant(known, releases, purpose, now, after=after)
+                for ledger, (known, after), now in zip(ledgers, checked, times, strict=True)
             ]
             written = [ledger._journal.written for ledger in ledgers]
         for ledger, own in zip(ledgers, written, strict=True):
@@ -363,30 +472,35 @@ class Ledger(_Uncopyable):
             Ledger._ask_all(ledgers, cost, [ledger._now() for ledger in ledgers])
 
     @staticmethod
-    def _ask_all(ledgers: Sequence["Ledger"], cost: Cost, times: Sequence[str]) -> list[KnownCost]:
+    def _ask_all(
+        ledgers: Sequence["Ledger"], cost: Cost, times: Sequence[str]
+    ) -> "list[tuple[KnownCost, _After | None]]":
         """Refuse if one ledger would; those who must answer alike are asked once."""
-        answers: dict[Any, KnownCost] = {}
+        answers: dict[Any, tuple[KnownCost, _After | None]] = {}
         given = []
         for ledger, now in zip(ledgers, times, strict=True):
             question = ledger._question(now)
             if question not in answers:
                 known = ledger._known(cost)
-                ledger._require_fits(known.counted, now)
-                answers[question] = known
+                planned = ledger._plan_of(known) is not None
+                after = None if planned else ledger._require_fits(known.counted, now)
+                answers[question] = known, after
             given.append(answers[question])
         return given
 
     def _question(self, now: str) -> Any:
         """Equal for ledgers that must give the same answer to the same cost."""
         policy = self.policy
+        own = id(self) if self._planned is not None or self._own is not None else 0
         return (
-            frozenset(self._of_year(now).items()) if policy.paced else None,
+            id(self._wallets) if self._wallets else 0,  # shared where histories were alike
+            own,
+            _year(now) if policy.paced else 0,
             policy.budget,
             policy.exceptions,
             policy.relation,
             policy.unit,
             policy.colluders,
-            self.history_key,
         )
 
     def _known(self, cost: Cost) -> KnownCost:
@@ -398,78 +512,198 @@ class Ledger(_Uncopyable):
             last = self._last = (items, checked)
         return last[1]
 
-    def _require_fits(self, cost: Cost, now: str) -> None:
-        """Refuse a cost that some viewer's budget, or this year's allowance of it, cannot bear on
-        top of what is spent."""
-        over = self._overspent(cost, now)
-        if over is not None:
-            raise BudgetExceeded(self._refusal(over, cost[over.viewer], now))
+    def _limits(self) -> list[tuple[Wallets, Policy]]:
+        """What the ledger allows, and what its owner does, if that is less."""
+        limits = [(self._wallets, self._allowed)]
+        if self._own is not None and self._own != self._allowed:
+            limits.append((self._lowered(), self.policy))
+        return limits
 
-    def _overspent(self, cost: Cost, now: str) -> "_Limit | None":
-        """The first limit into which the cost does not fit."""
-        asked = set()
+    def _require_fits(self, cost: Cost, now: str) -> "_After":
+        """What is left after a cost; refused if some viewer's budget, or this year's allowance,
+        cannot bear it."""
+        found = []
+        for wallets, policy in self._limits():
+            after = self._charged(wallets, cost, now, policy)
+            if isinstance(after, _Limit):
+                raise BudgetExceeded(self._refusal(after, cost[after.viewer]))
+            found.append(after)
+        return _After(found[0], {**self._wallets, **found[0]})
+
+    def _charged(
+        self,
+        wallets: Wallets,
+        cost: Cost,
+        now: str,
+        policy: Policy,
+    ) -> "Wallets | _Limit":
+        """The wallets that a cost changes, or the first limit that cannot bear it. A request is
+        charged as a whole to the first wallet in which it fits."""
+        found: dict[tuple[Viewer, int], tuple[Wallet, ...]] = {}
         for viewer, history in cost.items():
-            for limit in self._limits(viewer, now):
-                total = limit.spent + history
-                # Viewers who have seen the same under the same budget are asked about once.
-                if (total, limit.budget) in asked:
-                    continue
-                if not self._fits(total, limit.budget):
-                    return limit
-                asked.add((total, limit.budget))
-        return None
+            if history == NOTHING:
+                continue
+            for year, own in self._opened_wallets(wallets, viewer, now, policy):
+                for place, wallet in enumerate(own):
+                    after = self.accountant.charge(wallet, history, policy.relation)
+                    if after is not None:
+                        found[viewer, year] = (*own[:place], after, *own[place + 1 :])
+                        break
+                else:
+                    return _Limit(viewer, policy.budget_for(viewer), own, year or None)
+        return found
 
-    def _limits(self, viewer: Viewer, now: str) -> "Iterator[_Limit]":
-        """What holds against a viewer, with what is spent of it: the budget, and that of a year."""
-        budget = self.policy.budget_for(viewer)
+    def _opened_wallets(
+        self,
+        wallets: Wallets,
+        viewer: Viewer,
+        now: str,
+        policy: Policy,
+    ) -> "Iterator[tuple[int, tuple[Wallet, ...]]]":
+        """What holds against a viewer, by year (0: for ever): one wallet for the budget at the
+        first release, and one for every later increase."""
+        budget, begin = policy.budget_for(viewer), self.accountant.begin
         if math.isinf(budget.epsilon):
             return
-        yield _Limit(viewer, Budget(budget.epsilon, budget.delta), self._history(viewer))
+        yield 0, wallets.get((viewer, 0)) or (begin(budget.epsilon, budget.delta),)
         if budget.per_year is not None:
-            spent, year = self._year_history(viewer, now), _year(now)
-            yield _Limit(viewer, Budget(budget.per_year, budget.delta), spent, year)
+            key = viewer, _year(now)
+            yield key[1], wallets.get(key) or (begin(budget.per_year, budget.delta),)
 
-    def _fits(self, history: Composed, budget: Budget) -> bool:
-        relation = self.policy.relation
-        return self.accountant.fits(history, relation, budget.epsilon, budget.delta)
-
-    def _refusal(self, over: "_Limit", asked: Composed, now: str) -> str:
-        viewer, budget, year = over.viewer, over.budget, over.year
-        relation = self.policy.relation
-        spent = (
-            0.0
-            if over.spent == NOTHING
-            else self.accountant.epsilon(over.spent, relation, budget.delta)
+    def _plan_of(self, known: KnownCost) -> str | None:
+        """The open plan, if it still holds all of a cost."""
+        if self._planned is None:
+            return None
+        left = self._plans[self._planned]
+        covered = all(
+            left.get(viewer, {}).get(event, 0) >= count
+            for viewer, history in known.counted.items()
+            for event, count in history.parts
         )
-        alone = self.accountant.epsilon(asked, relation, budget.delta)
+        return self._planned if covered else None
+
+    def _buy(self, own: Mapping[Viewer, Composed]) -> None:
+        """Grant these releases and nothing else: another ledger has charged for them."""
+        self._plans[_BOUGHT] = {viewer: dict(history.parts) for viewer, history in own.items()}
+        self._planned = _BOUGHT
+
+    def _take_plan(self, name: str, cost: str, now: str) -> None:
+        own = {viewer: dict(history.parts) for viewer, history in self._costs[cost].items()}
+        self._plans[name] = own
+        if now is not self._last_time:
+            self._date(now)
+
+    def _use(self, plan: str, cost: str) -> None:
+        """Take what a grant releases from what is left of its plan."""
+        left = self._plans[plan]
+        for viewer, history in self._costs[cost].items():
+            for event, count in history.parts:
+                if left.get(viewer, {}).get(event, 0) < count:
+                    raise LedgerCorrupted(
+                        f"A grant draws more from the plan {plan!r} than was declared: lines were "
+                        "removed or added by hand."
+                    )
+                left[viewer][event] -= count
+
+    def _take(self, cost: str, now: str, left: Wallets) -> None:
+        """Remember a request, and all that is left after it."""
+        self._requests.append((cost, now))
+        if self._own_wallets is not None:
+            self._own_wallets = None
+        self._wallets = left
+
+    def _upgrade(self) -> list[dict[str, Any]]:
+        """The line with which an older ledger goes on under the filter."""
+        if self._filtered:
+            return []
+        self._filtered = True
+        return [{"kind": "filter", "left": states_to_json(self._wallets)}]
+
+    def _replayed(self, cost: str, time: str) -> None:
+        """Charge a line that was written without the filter."""
+        counted = self._costs[cost]
+        after = self._charged(self._wallets, counted, time, self._allowed)
+        if isinstance(after, _Limit):
+            after = dict[tuple[Viewer, int], tuple[Wallet, ...]]()
+            for viewer, history in counted.items():
+                for year, own in self._opened_wallets(self._wallets, viewer, time, self._allowed):
+                    one = self._charged(
+                        {(viewer, year): own}, {viewer: history}, time, self._allowed
+                    )
+                    if isinstance(one, _Limit):
+                        self._unproved[viewer] = None
+                        after[viewer, year] = tuple(
+                            wallet._replace(window=None, mu2=0.0, left=0.0) for wallet in own
+                        )
+                    else:
+                        after.update(one)
+        self._take(cost, time, {**self._wallets, **after})
+
+    def _written(self, line: Mapping[str, Any]) -> None:
+        """Take in what a line says is left. It never grows; `verify` checks every charge."""
+        time = line["time"]
+        due = {
+            (viewer, year): own
+            for viewer, history in self._costs[line["cost"]].items()
+            if history != NOTHING
+            for year, own in self._opened_wallets(self._wallets, viewer, time, self._allowed)
+        }
+        after = states_from_json(line["left"], due)
+        for viewer, _ in due.keys() - after.keys():
+            raise LedgerCorrupted(
+                f"A grant does not charge {describe(viewer)} for its releases: the line was "
+                "written or changed by hand."
+            )
+        self._take(line["cost"], time, {**self._wallets, **after})
+
+    def _refusal(self, over: "_Limit", asked: Composed) -> str:
+        budget, year, policy = over.budget, over.year, self.policy
+        alone = self.accountant.epsilon(asked, policy.relation, budget.delta)
+        head = f"Budget exceeded for {policy.dataset!r} against {describe(over.viewer)}"
         if math.isinf(alone):
             return (
-                f"refused before reading {self.policy.dataset!r}: against {describe(viewer)} this "
-                f"has no finite epsilon at the budget's delta {budget.delta:g}: "
-                f"{_no_epsilon(budget.delta)}"
+                f"{head}: this request has no finite epsilon at the budget's delta "
+                f"{budget.delta:g}.\n{_no_epsilon(budget.delta)}\nNo data was read."
             )
-        fitting = self._largest_fitting(over, asked)
-        when = "" if year is None else f" in {year}, the allowance of one year,"
-        later = "" if year is None else f"; or wait for 1 January {year + 1} (UTC)"
+        limit = budget.epsilon if year is None else budget.per_year
+        when = "" if year is None else f" for {year}, the allowance of one year"
+        later = "" if year is None else f", or wait for 1 January {year + 1} (UTC)"
+        left = alternatives([self.accountant.left(wallet) for wallet in over.wallets])
+        unproved = (
+            "\nOlder releases of this ledger exceed the budget under adaptive use: nothing more is "
+            "granted from it. The owner may increase the budget (unisono ledger raise)."
+            if over.viewer in self._unproved
+            else ""
+        )
         return (
-            f"refused before reading {self.policy.dataset!r}: against {describe(viewer)} this "
-            f"asks for epsilon {alone:.4g} (alone), {spent:.4g} of {budget.epsilon:.4g} is spent"
-            f"{when} at delta {budget.delta:g}; {fitting}{later}"
+            f"{head}: this request needs epsilon {alone:.4g} at delta {budget.delta:g}. Of "
+            f"epsilon {limit:g}{when}, {left.words(budget.delta)} is left.\n"
+            f"{self._largest_fitting(over, asked, alone <= left.epsilon)}{later}. "
+            f"No data was read.{unproved}"
         )
 
-    def _largest_fitting(self, over: "_Limit", asked: Composed) -> str:
-        """Which part of what was asked would still fit, for the message of a refusal."""
-        if len(asked.parts) != 1:
-            return "ask for fewer releases or add more noise"
-        event, count = asked.parts[0]
-        low, high = 0, count
-        while high - low > 1:
-            middle = (low + high) // 2
-            fits = self._fits(over.spent + event * middle, over.budget)
-            low, high = (middle, high) if fits else (low, middle)
-        if low:
-            return f"{low} of the {count} releases would fit, or add more noise to each"
-        return "not even one such release would fit: add more noise, or stop here"
+    def _largest_fitting(self, over: "_Limit", asked: Composed, small: bool) -> str:
+        """Which part of what was asked would still fit, for the message of a refusal; a request
+        that would fit alone may be too `small` to seem refused."""
+        if len(asked.parts) == 1:
+            event, count = asked.parts[0]
+            low, high = 0, count
+            while high - low > 1:
+                middle = (low + high) // 2
+                fits = any(
+                    self.accountant.charge(wallet, event * middle, self.policy.relation)
+                    for wallet in over.wallets
+                )
+                low, high = (middle, high) if fits else (low, middle)
+            if low:
+                return f"{low} of its {count} releases would fit: ask for fewer or add more noise"
+        if small:
+            return (
+                "After other releases this much is left for Gaussian noise only, and noise of "
+                "another distribution costs more. Use Gaussian noise (a delta above 0), or declare "
+                "all requests as one study"
+            )
+        return "Ask for less, add more noise, or ask the data owner to increase the budget"
 
     # ------------------------------------------------------------- raising
 
@@ -503,9 +737,22 @@ class Ledger(_Uncopyable):
     def _take_raise(self, found: Raise) -> None:
         self._date(found.time)
         self._raises += (found,)
-        self._allowed = raised(self._allowed, found.budget)
+        before, self._allowed = self._allowed, raised(self._allowed, found.budget)
         if self._own is None:
             self.policy = self._allowed
+        epsilon = increase(before.budget.epsilon, found.budget.epsilon)
+        delta = increase(before.budget.delta, found.budget.delta)
+        year, now = found.budget.per_year, _year(found.time)
+        grown = {}
+        for (viewer, of), own in self._wallets.items():
+            if before.excepts(viewer):
+                continue  # an exception, which is not raised
+            if of == 0 and (epsilon or delta):
+                grown[viewer, of] = (*own, self.accountant.begin(epsilon, delta))
+            elif of == now and year is not None and year > (before.budget.per_year or year):
+                more = increase(before.budget.per_year or 0.0, year)
+                grown[viewer, of] = (*own, self.accountant.begin(more, delta))
+        self._wallets = {**self._wallets, **grown}
 
     # ------------------------------------------------------- dispatching
 
@@ -594,8 +841,67 @@ class Ledger(_Uncopyable):
         with self._up_to_date():
             return frozenset(self._purposes)
 
+    def left(self, viewer: Viewer, after: Composed = NOTHING) -> Remaining:
+        """What may still be released against a viewer, for ever, `after` a request that counts so
+        much."""
+        return self._left(viewer, 0, after)
+
+    def left_this_year(self, viewer: Viewer, after: Composed = NOTHING) -> Remaining:
+        """What this calendar year's allowance still admits against a viewer."""
+        return self._left(viewer, self.year, after)
+
+    def _left(self, viewer: Viewer, year: int, after: Composed) -> Remaining:
+        self._require_counted(viewer)
+        with self._up_to_date():
+            now = self._now()
+            return together(
+                alternatives([self.accountant.left(wallet) for wallet in own])
+                for wallets, policy in self._limits()
+                for charged in [self._charged(wallets, {viewer: after}, now, policy)]
+                for of, own in self._opened_wallets(
+                    wallets if isinstance(charged, _Limit) else {**wallets, **charged},
+                    viewer,
+                    now,
+                    policy,
+                )
+                if of == year
+            )
+
+    def fits_more(self, cost: Cost, most: int, this_year: bool = False) -> int:
+        """How often what counts against the budget (`core.costs.counted`) still fits, asked for
+        again and again, up to `most` times."""
+        with self._up_to_date():
+            now = self._now()
+            limits = self._limits()
+            if not this_year:
+                limits = [(wallets, _for_ever(policy)) for wallets, policy in limits]
+            return min(self._fits_more(*limit, cost, now, most) for limit in limits)
+
+    def _fits_more(
+        self,
+        wallets: Wallets,
+        policy: Policy,
+        cost: Cost,
+        now: str,
+        most: int,
+    ) -> int:
+        for count in range(most):
+            after = self._charged(wallets, cost, now, policy)
+            if isinstance(after, _Limit):
+                return count
+            wallets = {**wallets, **after}
+        return most
+
+    @property
+    def older(self) -> tuple[Viewer, ...]:
+        """Against whom releases that an older version authorised exceed the budget, if requests
+        were chosen from earlier answers."""
+        with self._up_to_date():
+            return tuple(sorted(self._unproved))
+
     def spent(self, viewer: Viewer, delta: float | None = None) -> float:
-        """Epsilon spent so far against a viewer, at the budget's delta unless another is given."""
+        """Epsilon of all releases so far against a viewer, had they been fixed in advance; at the
+        budget's delta unless another is given. The guarantee is the budget."""
         delta = self.policy.budget_for(viewer).delta if delta is None else delta
         history = self.history(viewer)
         if history == NOTHING:
@@ -603,7 +909,8 @@ class Ledger(_Uncopyable):
         return self.accountant.epsilon(history, self.policy.relation, delta)
 
     def spent_this_year(self, viewer: Viewer, delta: float | None = None) -> float:
-        """Epsilon that the releases of this calendar year compose to, against a viewer."""
+        """Epsilon of this calendar year's releases against a viewer, had they been fixed in
+        advance."""
         delta = self.policy.budget_for(viewer).delta if delta is None else delta
         history = self.history_this_year(viewer)
         if history == NOTHING:
@@ -641,14 +948,16 @@ class Ledger(_Uncopyable):
         for viewer in viewers:
             spent, budget = self.spent(viewer), policy.budget_for(viewer)
             limit = "no limit" if math.isinf(budget.epsilon) else number(budget.epsilon)
-            left = "-" if math.isinf(budget.epsilon) else remaining(budget.epsilon - spent)
+            left = self.left(viewer)
+            said = "-" if math.isinf(budget.epsilon) else f"{remaining(left.epsilon)} of {limit}"
             rows.append(
                 [
                     describe(viewer),
-                    f"{number(spent)} of {limit}",
-                    notebook.gauge(spent, budget.epsilon, f"{number(spent)} of {limit}"),
-                    left,
+                    limit,
+                    notebook.gauge(1 - left.share, 1.0, said),
+                    said,
                     f"{budget.delta:g}",
+                    number(spent),
                 ]
             )
         purposes = sorted(self.purposes())
@@ -661,7 +970,9 @@ class Ledger(_Uncopyable):
                 f"under {policy.relation!s}; what would is refused before records are read."
             ),
             notebook.grid(
-                ["against", "epsilon spent", "", "left", "at delta"], rows, "Spent by all releases"
+                ["against", "epsilon", "", "left", "at delta", "releases, had they been fixed"],
+                rows,
+                f"Budgets, {ADAPTIVE}",
             )
             if rows
             else notebook.sentence("Nothing is spent yet."),
@@ -694,6 +1005,7 @@ class Ledger(_Uncopyable):
                 policy.relation,
                 policy.unit,
                 self.history_key,
+                tuple(sorted(self._wallets.items())),
                 self.issued,
                 self._raises,
                 self._year_key(),
@@ -760,6 +1072,17 @@ class Ledger(_Uncopyable):
                         self._count(line["cost"], require_later(line["time"], self._last_time))
                         self._grants += 1
                         self._purposes[line["purpose"]] = None
+                        if "plan" in line:
+                            self._use(line["plan"], line["cost"])
+                        else:
+                            self._charge_line(line)
+                    case "plan" if line["cost"] in self._costs and line["name"] not in self._plans:
+                        time = require_later(line["time"], self._last_time)
+                        self._take_plan(line["name"], line["cost"], time)
+                        self._charge_line(line)
+                    case "filter" if not self._filtered:
+                        self._filtered = True
+                        self._wallets = states_from_json(line["left"], self._wallets, charged=0)
                     case "cost" if line["cost"] not in self._costs:
                         cost = {
                             Viewer(v): composed_from_json(p) for v, p in line["viewers"].items()
@@ -780,7 +1103,35 @@ class Ledger(_Uncopyable):
                             "does: it was written by hand or by another version; it is never free"
                         )
         self._histories = self._year_histories = None
-        self._room = (None, 0)
+
+    def _charge_line(self, line: Mapping[str, Any]) -> None:
+        if "left" in line and self._filtered:
+            self._written(line)
+        elif self._filtered or "left" in line:
+            raise LedgerCorrupted(
+                "A line that spends does not say what is left, or says it before the filter began: "
+                "it was written by hand."
+            )
+        else:
+            self._replayed(line["cost"], line["time"])
+
+    def _require_charged(self, before: Wallets, line: Mapping[str, Any]) -> None:
+        """Refuse a line whose written charge does not cover its releases."""
+        if "left" not in line or line["kind"] == "filter":
+            return
+        counted = self._costs[line["cost"]]
+        checked: Any = self.accountant
+        for (viewer, year), own in self._wallets.items():
+            opened = self._opened_wallets(before, viewer, line["time"], self._allowed)
+            earlier = dict(opened).get(year, own)
+            for one, after in zip(earlier, own, strict=True):
+                if one != after and not checked.follows(
+                    one, after, counted[viewer], self._allowed.relation
+                ):
+                    raise LedgerCorrupted(
+                        f"A line charges {describe(viewer)} less than its releases cost: it was "
+                        "written or changed by hand."
+                    )
 
     def _fresh_secret(self, number: int) -> bytes:
         if self._prepaid is not None:
@@ -792,12 +1143,25 @@ class Ledger(_Uncopyable):
 
 
 class _Limit(NamedTuple):
-    """A budget that holds against a viewer, for ever or in one year, and what is spent of it."""
+    """A budget that does not bear a cost, for ever or in one year, and what is left of it."""
 
     viewer: Viewer
     budget: Budget
-    spent: Composed
+    wallets: tuple[Wallet, ...]
     year: int | None = None
+
+
+def _for_ever(policy: Policy) -> Policy:
+    """A policy without the allowance of a year."""
+    exceptions = tuple((v, replace(own, per_year=None)) for v, own in policy.exceptions)
+    return replace(policy, budget=replace(policy.budget, per_year=None), exceptions=exceptions)
+
+
+class _After(NamedTuple):
+    """What a request leaves: the wallets that it changes, and all of them."""
+
+    changed: Wallets
+    all: Wallets
 
 
 def _composed(
@@ -837,7 +1201,8 @@ def _require_whole(releases: int) -> None:
 
 def header(lines: Sequence[Mapping[str, Any]], path: object) -> Header:
     """What the first line says."""
-    if not lines or (lines[0].get("kind"), lines[0].get("format")) != ("policy", FORMAT):
+    known = [("policy", FORMAT), ("policy", _OLDER)]
+    if not lines or (lines[0].get("kind"), lines[0].get("format")) not in known:
         raise LedgerCorrupted(
             f"{path} does not begin with the policy of a {FORMAT} file: it is not a ledger, or one "
             "of another version, or its beginning is lost"
@@ -847,7 +1212,8 @@ def header(lines: Sequence[Mapping[str, Any]], path: object) -> Header:
         if not isinstance(first["id"], str) or len(first["id"]) < 32:
             raise TypeError("no id")
         time = require_later(first["time"], "")
-        return Header(Policy.from_json(first["policy"]), str(first["entropy"]), first["id"], time)
+        policy = Policy.from_json(first["policy"])
+        return Header(policy, str(first["entropy"]), first["id"], time, first["format"])
 
 
 def raises_in(lines: Sequence[Mapping[str, Any]], first: Header) -> tuple[Raise, ...]:

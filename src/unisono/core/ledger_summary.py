@@ -35,7 +35,7 @@ class Entry:
 @dataclass(frozen=True)
 class Summary:
     """The policy as it is now, the budget it began with and how that was raised; entries, and what
-    each viewer has been shown, in all and in the year of the last line."""
+    each viewer has been shown."""
 
     policy: Policy
     issued: Budget
@@ -47,14 +47,6 @@ class Summary:
     entries: tuple[Entry, ...]
     histories: Mapping[Viewer, Composed]
     grants: Mapping[Viewer, int]
-
-    def of_year(self, year: int) -> Mapping[Viewer, Composed]:
-        """What each viewer was shown in a calendar year (UTC)."""
-        own = [entry for entry in self.entries if int(entry.time[:4]) == year]
-        return {
-            viewer: compose(entry.counted[viewer] for entry in own if viewer in entry.counted)
-            for viewer in self.histories
-        }
 
 
 def summary(lines: Sequence[Mapping[str, Any]]) -> Summary:
@@ -111,8 +103,10 @@ def _entries(
                     costs[name],
                 )
                 entries.append((name, entry))
-            case "raise":
+            case "raise" | "plan":
                 last = require_later(line["time"], last)
+            case "filter":
+                pass
             case other:
                 raise LedgerCorrupted(
                     f"unknown line {other!r}: it was written by another version; an unknown line "

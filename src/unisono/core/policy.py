@@ -139,6 +139,10 @@ class Policy:
     def budget_for(self, viewer: Viewer) -> Budget:
         return self._named.get(viewer, self.budget)
 
+    def excepts(self, viewer: Viewer) -> bool:
+        """Whether a viewer has a budget of its own."""
+        return viewer in self._named
+
     @cached_property
     def _named(self) -> dict[Viewer, Budget]:
         year = self.budget.per_year

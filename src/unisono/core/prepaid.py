@@ -25,6 +25,7 @@ from unisono.core.grant import Draw, Grant
 from unisono.core.ledger import Accountant, Ledger
 from unisono.core.policy import Budget
 from unisono.core.trust import FINAL_MODEL, ITERATES, Relation, Viewer
+from unisono.core.wallet import Remaining, Wallet
 from unisono.errors import GrantMisused
 
 # The number of runs has a law that grows with k + 1: few searches end after one or two.
@@ -61,17 +62,19 @@ def lots_of(grants: Sequence[Grant]) -> bytes:
 
 
 class _Bought:
-    """An accountant that allows what was bought, event by event; epsilons are another's."""
+    """An accountant that allows what was bought, once; epsilons are another's."""
 
-    def __init__(self, bought: list[Composed], other: Accountant) -> None:
-        self._bought = [dict(history.parts) for history in bought]
+    def __init__(self, other: Accountant) -> None:
         self._other = other
 
-    def fits(self, history: Composed, relation: Relation, epsilon: float, delta: float) -> bool:
-        return any(
-            all(count <= own.get(event, 0) for event, count in history.parts)
-            for own in self._bought
-        )
+    def begin(self, epsilon: float, delta: float) -> Wallet:
+        return Wallet(epsilon, delta, None, 0.0, 0.0, 0.0)
+
+    def charge(self, wallet: Wallet, history: Composed, relation: Relation) -> Wallet | None:
+        return None
+
+    def left(self, wallet: Wallet) -> Remaining:
+        return Remaining(0.0, 0.0, 0.0)
 
     def epsilon(self, history: Composed, relation: Relation, delta: float) -> float:
         return self._other.epsilon(history, relation, delta)
@@ -93,12 +96,12 @@ def prepaid(draw: Draw, event: Event, costs: Sequence[Cost]) -> Ledger:
     policy, delta = parent.policy, parent.policy.budget.delta
     own = counted(added(costs), policy.unit, policy.relation)
     exempt = tuple((v, Budget(math.inf, delta)) for v, seen in own.items() if seen.discloses)
-    bought = [history for history in own.values() if not history.discloses]
-    # The budget is not what limits it: a pure one stands for "what was bought".
+    # The budget is not what limits it: all that it grants is drawn from what was bought.
     terms = replace(policy, budget=Budget(1.0, delta), exceptions=exempt)
     key = draw.take(event)
-    ledger = Ledger.in_memory(terms, _Bought(bought, parent.accountant), seed=parent.seed)
+    ledger = Ledger.in_memory(terms, _Bought(parent.accountant), seed=parent.seed)
     ledger._prepaid = key
+    ledger._buy(own)
     return ledger
 
 
@@ -106,7 +109,7 @@ def exhausted(parent: Ledger) -> Ledger:
     """The ledger of runs that another process has paid for, whose noise is gone with it: it grants
     nothing."""
     terms = replace(parent.policy, budget=Budget(1.0, parent.policy.budget.delta), exceptions=())
-    return Ledger.in_memory(terms, _Bought([], parent.accountant), seed=parent.seed)
+    return Ledger.in_memory(terms, _Bought(parent.accountant), seed=parent.seed)
 
 
 __all__ = [

@@ -1,15 +1,22 @@
 """Checking a ledger file: its chain, its lines, and a head that was kept elsewhere."""
 
-import math
 import os
 from dataclasses import dataclass
+from typing import Protocol
 
 from unisono.core.events import Composed
-from unisono.core.grant import _LEDGERS_ONLY
-from unisono.core.journal import MemoryJournal, heads, read
-from unisono.core.ledger import Ledger, header
+from unisono.core.journal import heads, read
+from unisono.core.ledger import Accountant, Ledger
 from unisono.core.trust import Relation
+from unisono.core.wallet import Wallet
 from unisono.errors import LedgerCorrupted, UnknownEvent
+
+
+class CheckingAccountant(Accountant, Protocol):
+    """An accountant that checks states as they were written."""
+
+    def follows(self, before: Wallet, after: Wallet, history: Composed, relation: Relation) -> bool:
+        """Whether a state may certainly follow another after these releases."""
 
 
 @dataclass(frozen=True)
@@ -22,13 +29,18 @@ class Verification:
     finding: str
 
 
-def verify(path: str | os.PathLike[str], head: str | None = None) -> Verification:
-    """Check a ledger file; with a `head` kept elsewhere, truncation and rewriting show too."""
+def verify(
+    path: str | os.PathLike[str], accountant: CheckingAccountant, head: str | None = None
+) -> Verification:
+    """Check a ledger file, and that every charge covers its releases; with a `head` kept elsewhere,
+    truncation and rewriting show too."""
     try:
         lines, now = read(path)
-        first = header(lines, path)
-        reader = Ledger(_LEDGERS_ONLY, MemoryJournal(), first, _NO_ACCOUNTANT, None)
-        reader._learn(lines[1:])
+        reader = Ledger.replica(lines[:1], accountant)
+        for line in lines[1:]:
+            before = reader._wallets
+            reader._learn([line])
+            reader._require_charged(before, line)
     except (LedgerCorrupted, UnknownEvent) as error:
         return Verification(0, "", False, str(error))
     grants = sum(line["kind"] == "grant" for line in lines)
@@ -39,19 +51,3 @@ def verify(path: str | os.PathLike[str], head: str | None = None) -> Verificatio
         )
         return Verification(grants, now, False, finding)
     return Verification(grants, now, True, f"{len(lines)} lines, unbroken chain")
-
-
-class _NoAccountant:
-    """For reading a book without asking what it costs."""
-
-    def fits(self, history: Composed, relation: Relation, epsilon: float, delta: float) -> bool:
-        return False
-
-    def epsilon(self, history: Composed, relation: Relation, delta: float) -> float:
-        return math.inf
-
-    def guess(self, history: Composed, relation: Relation, delta: float) -> float:
-        return 1.0
-
-
-_NO_ACCOUNTANT = _NoAccountant()

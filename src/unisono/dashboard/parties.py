@@ -22,13 +22,14 @@ class Spent:
     before: float
     spent: float
     budget: float
+    left: float
 
     @property
     def share(self) -> float:
         """Of the budget; nothing can use up a budget without end."""
         if math.isinf(self.budget):
             return 0.0
-        return self.spent / self.budget if self.budget > 0 else math.inf
+        return 1 - self.left / self.budget if self.budget > 0 else math.inf
 
 
 @dataclass(frozen=True)
@@ -96,11 +97,14 @@ def spending(run: Run) -> list[Spent]:
             shapes.number(line.get("before")) or 0.0,
             spent,
             budget,
+            # Run folders of older versions do not know what is left.
+            max(budget - spent, 0.0) if left is None else left,
         )
         for book in shapes.mappings(run.budgets)
         for viewer, line in _by_viewer(book)
         if (spent := shapes.number(line.get("spent"))) is not None
         and (budget := shapes.number(line.get("budget"))) is not None
+        for left in [shapes.number(line.get("left"))]
     ]
 
 

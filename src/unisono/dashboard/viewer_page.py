@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from unisono.core.words import number as upper
-from unisono.core.words import round_up
+from unisono.core.words import remaining, round_up
 from unisono.dashboard import shapes
 from unisono.dashboard.parties import Spent, spending
 from unisono.reports.charts import gauge
@@ -81,7 +81,7 @@ def _gauges(run: Run, viewer: str) -> Markup:
         ]
         for one in found
     ]
-    header = ["party", "before", "spent", "budget", "relation", "delta"]
+    header = ["party", "releases before", "all releases", "budget", "relation", "delta"]
     numbers = folded(
         f"All {len(found)} budgets as a table" if len(found) > 1 else "The budget as a table",
         table(header, rows, f"Epsilon against {who(viewer)}"),
@@ -107,8 +107,7 @@ def _left(one: Spent) -> str:
         return "no protection"
     if math.isinf(one.budget):
         return "no limit agreed"
-    left = max(one.budget - _up(one.spent), 0.0)
-    return f"{short(left)} left" if left > 0 else "used up"
+    return f"{remaining(one.left, 3)} left" if one.left > 0 else "used up"
 
 
 def _messages(run: Run, viewer: str) -> Markup:

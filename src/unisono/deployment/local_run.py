@@ -15,7 +15,7 @@ keeps its ledgers in memory and may be repeated at will.
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -170,10 +170,24 @@ class LocalRun:
     def run(self, books: Mapping[str, Ledger], follow: Follow) -> dict[str, Any]:
         """Learn, test and write everything down; returns the result."""
         compilation_cache.enable()
+        if isinstance(self.built, SearchBuilt) and self.built.at_random:
+            self._keep_order(books)
+            return self._search_at_random(self.built, books, follow)
+        with self._declared(books):
+            return self._run(books, follow)
+
+    def _declared(self, books: Mapping[str, Ledger]) -> AbstractContextManager[None]:
+        """All stages of the study as one plan, charged before the first. A run whose first stages
+        an older version paid for singly goes on so."""
+        begun = any(self._paid(stage, books) for stage in self.built.stages)
+        if begun and not all(book.has_plan(self._name) for book in books.values()):
+            return nullcontext()
+        costs = [self.built.costs[self.built.file.party(name)] for name in books]
+        return Ledger.declared(list(books.values()), costs, self._name)
+
+    def _run(self, books: Mapping[str, Ledger], follow: Follow) -> dict[str, Any]:
         if isinstance(self.built, SearchBuilt):
             self._keep_order(books)
-            if self.built.at_random:
-                return self._search_at_random(self.built, books, follow)
             return self._search(self.built, books, follow)
         if self.built.bounds is None:
             return self._learn(books, follow, {})

@@ -20,6 +20,7 @@ from typing import Any
 from cryptography import x509
 
 from unisono.core.certificate import certify
+from unisono.core.costs import Cost
 from unisono.core.grant import Grant
 from unisono.core.ledger import Ledger
 from unisono.core.prepaid import exhausted, one_of, prepaid
@@ -248,6 +249,7 @@ class Member:
             label=file_label(self.agreed.built.file.hash, stage.suffix),
             learnt_from=self._learnt_from,
             bystander=bystander,
+            plan=self._plan,
         )
         responder.authority = self.authority
         streamed = isinstance(columns, StreamedColumns)
@@ -256,6 +258,12 @@ class Member:
         self._responders.append(responder)
         if number and stage.name == FIT:  # compiled before anybody waits for a round of it
             self._compile()
+
+    @property
+    def _plan(self) -> tuple[str, Cost]:
+        """All stages, which the ledger charges for together."""
+        built, first = self.agreed.built, self.agreed.sessions[0]
+        return f"session {first.id.hex()[:32]}", built.costs[built.file.party(self.seat.name)]
 
     @property
     def _found(self) -> dict[str, Any]:

@@ -139,6 +139,7 @@ class Budgets:
                     "before": _number(self._before[party][str(viewer)]),
                     "spent": _number(book.spent(viewer)),
                     "budget": _number(policy.budget_for(viewer).epsilon),
+                    "left": _number(book.left(viewer).epsilon),
                 }
                 for viewer in self._viewers[party]
             },

@@ -11,13 +11,15 @@ rounds, parties that remember clean values or take turns).
 In pieces, with a checkpoint: each piece of rounds is on every party's ledger under a name that is
 granted once; the checkpoint follows when the piece is merged. So a run that is killed finds out
 from the ledgers which rounds were paid for and lost: their noise died with the process and is not
-drawn again. The checkpoint in turn names the payment of every round that was opened, and a ledger
+drawn again. All pieces are declared to the ledgers as one plan before the first. The checkpoint in
+turn names the payment of every round that was opened, and a ledger
 that lacks one of them is not the ledger of this run. Lost rounds are tried again as far as the
 study's retries go, with noise that was calibrated for that, and left out beyond; nobody pays for
 more than was agreed on.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -110,28 +112,27 @@ def drive(
             require_new(name, ledgers)
     again, first, words = _lost(study, first, before)
     left = range(first, study.algorithm.rounds)
-    if name is not None or not study.algorithm.alike:  # else all are asked before any pays
-        _require_payable(study, ledgers, sum(map(len, again)) + len(left))
-    if saved and not saved.exists():
-        saved.save(0, carry)  # from now on what is paid for is known to be this run's
     names = order_of(study, order, ledgers[0].seed)
     work = _Work(study, parties, name, saved is not None, _alive(study, dropouts), purpose, names)
-    if words:
-        watch(first, carry[0], words)
-    if saved is None:
-        grants = work.pay(whole, "", server)
-        for piece in _pieces(study, left) if name is not None else pieces(study, left):
-            carry = work.piece(carry, grants, 0, piece, 1)
-            watch(piece.stop, carry[0], "")
-    else:
-        todo = [(one, 2 + before.again) for one in again] + [
-            (one, 1) for one in _pieces(study, left)
-        ]
-        for piece, attempt in todo:
-            grants = work.pay(piece, label_of(attempt), server)
-            carry = work.piece(carry, grants, piece.start, piece, attempt)
-            saved.save(piece.stop, carry)
-            watch(piece.stop, carry[0], "")
+    with _declared(study, ledgers, name, sum(map(len, again)) + len(left)):
+        if saved and not saved.exists():
+            saved.save(0, carry)  # from now on what is paid for is known to be this run's
+        if words:
+            watch(first, carry[0], words)
+        if saved is None:
+            grants = work.pay(whole, "", server)
+            for piece in _pieces(study, left) if name is not None else pieces(study, left):
+                carry = work.piece(carry, grants, 0, piece, 1)
+                watch(piece.stop, carry[0], "")
+        else:
+            todo = [(one, 2 + before.again) for one in again] + [
+                (one, 1) for one in _pieces(study, left)
+            ]
+            for piece, attempt in todo:
+                grants = work.pay(piece, label_of(attempt), server)
+                carry = work.piece(carry, grants, piece.start, piece, attempt)
+                saved.save(piece.stop, carry)
+                watch(piece.stop, carry[0], "")
     work.read()
     value = jax.tree.map(np.asarray, study.algorithm.result(carry[0]))
     number = int(np.count_nonzero(carry[2]))
@@ -169,18 +170,20 @@ def _pieces(study: Study, rounds: range) -> list[range]:
     return [range(a, b) for a, b in pairwise(ends)]
 
 
-def _require_payable(study: Study, ledgers: Sequence[Ledger], left: int) -> None:
-    """Refuse before anything is spent if one party cannot pay for all that is left."""
+def _declared(
+    study: Study, ledgers: Sequence[Ledger], name: str | None, left: int
+) -> AbstractContextManager[None]:
+    """All that is left of a run as one request to every ledger, before anything is released: all
+    can bear it, or nobody is charged."""
     algorithm = study.algorithm
-    if not left:
-        return
+    if not left or (name is None and algorithm.alike):  # one grant covers all of it
+        return nullcontext()
     if algorithm.alike:
         rounds = None if left == algorithm.rounds else left  # a whole run includes its retries
         cost = local_cost(study, algorithm.cost(study.facts, study.trust, rounds), ledgers)
-        Ledger.check_all(ledgers, cost)
-        return
-    for ledger, own in zip(ledgers, study.costs, strict=True):
-        ledger.check(local_cost(study, own, [ledger]))
+        return Ledger.declared(ledgers, [cost] * len(ledgers), name)
+    costs = [local_cost(study, own, [one]) for one, own in zip(ledgers, study.costs, strict=True)]
+    return Ledger.declared(ledgers, costs, name)
 
 
 def _alive(study: Study, dropouts: np.ndarray | None) -> np.ndarray:

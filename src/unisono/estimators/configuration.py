@@ -124,9 +124,9 @@ def in_stages(algorithm: Any, facts: Facts, trust: Trust, engine: str) -> FitPla
     cost, run = added([start.cost, study.cost]), runner(engine)
 
     def both(parties: Sequence[Party]) -> Result:
-        Ledger.check_all([party.ledger for party in parties], cost)
-        found = run(start, parties)
-        result = run(study.begun(found.value), parties)
+        with Ledger.declared([party.ledger for party in parties], [cost] * len(parties)):
+            found = run(start, parties)
+            result = run(study.begun(found.value), parties)
         books = {party.name: party.ledger for party in parties}
         certificate = certify(
             study,

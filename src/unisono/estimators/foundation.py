@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
@@ -385,19 +386,21 @@ class PrivateEstimator(BaseEstimator):
             ]
 
         paid = 0.0
-        if first is not None:
-            Ledger.check_all(ledgers, added(costs))  # the whole fit, before its first release
-            run = runner(getattr(self, "engine", "in-process"))
-            unbounded = records.columns(lambda X, labels: (self._unbounded(first, X, labels),))
-            found = run(first.study, parties(unbounded))
-            paid = found.certificate.epsilon(FINAL_MODEL, relation)
-            released = first.read(found.value)
-            if self._unlisted is not None:
-                records = self._learn_classes(released.pop(_CLASSES), records, paid)
-            self._learn_ranges([*released.values()])
-        scale = self._scale(features)
-        columns = records.columns(lambda X, labels: self._encoded(scale, X, labels))
-        result = plan.run(parties(columns))
+        with ExitStack() as stack:
+            if first is not None:
+                # The whole fit is charged as one plan, before its first release.
+                stack.enter_context(Ledger.declared(ledgers, [added(costs)] * len(ledgers)))
+                run = runner(getattr(self, "engine", "in-process"))
+                unbounded = records.columns(lambda X, labels: (self._unbounded(first, X, labels),))
+                found = run(first.study, parties(unbounded))
+                paid = found.certificate.epsilon(FINAL_MODEL, relation)
+                released = first.read(found.value)
+                if self._unlisted is not None:
+                    records = self._learn_classes(released.pop(_CLASSES), records, paid)
+                self._learn_ranges([*released.values()])
+            scale = self._scale(features)
+            columns = records.columns(lambda X, labels: self._encoded(scale, X, labels))
+            result = plan.run(parties(columns))
         certificate = result.certificate
         if first is not None:
             books = dict(zip(records.names, ledgers, strict=True))

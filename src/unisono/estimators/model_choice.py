@@ -39,6 +39,7 @@ Where records learn and judge, "all" then pays for each fit and for the scores o
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -238,22 +239,23 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         split: Split,
         books: Sequence[Ledger],
     ) -> tuple[list[Any], np.ndarray]:
-        if plan.apart:
-            parts = [plan.together, plan.scores[0].cost]
-            grants = Ledger.authorize_all(books, plan.total, 1, _purpose(plan))
-            pots = [prepaid(grant.draw(0), one_of(parts, ITERATES), parts) for grant in grants]
-        else:  # every fit pays for itself, if all of them can
-            Ledger.check_all(books, plan.total)
-            pots = list(books)
         fitted: dict[int, Any] = {}
-        for members in plan.groups:
-            fitted |= self._fit_group(models, members, plan, X, y, split, pots)
-        found = [fitted[place] for place in range(len(models))]
-        if self._averages(models, plan.groups):
-            mean = AveragedModel([fitted[members[0]] for members in plan.groups])
-            mean._search_study = found[0]._search_study
-            found.append(mean)
-        return found, self._judged(found, plan.scores[0], X, y, split, pots, _purpose(plan))
+        with ExitStack() as stack:
+            if plan.apart:
+                parts = [plan.together, plan.scores[0].cost]
+                grants = Ledger.authorize_all(books, plan.total, 1, _purpose(plan))
+                pots = [prepaid(grant.draw(0), one_of(parts, ITERATES), parts) for grant in grants]
+            else:  # all fits and scores are one plan
+                stack.enter_context(Ledger.declared(books, [plan.total] * len(books)))
+                pots = list(books)
+            for members in plan.groups:
+                fitted |= self._fit_group(models, members, plan, X, y, split, pots)
+            found = [fitted[place] for place in range(len(models))]
+            if self._averages(models, plan.groups):
+                mean = AveragedModel([fitted[members[0]] for members in plan.groups])
+                mean._search_study = found[0]._search_study
+                found.append(mean)
+            return found, self._judged(found, plan.scores[0], X, y, split, pots, _purpose(plan))
 
     def _fit_group(
         self,

@@ -114,7 +114,7 @@ def _(block: blocks.Gauges) -> str:
         [one.label, short(one.before), short(one.value), short(one.limit), one.words]
         for one in block.items
     ]
-    return grid(["party", "before", "spent", "budget", ""], rows, "Budgets")
+    return grid(["party", "releases before", "all releases", "budget", ""], rows, "Budgets")
 
 
 @written.register

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.core.policy import Budget
 from unisono.core.trust import Viewer
+from unisono.core.wallet import ADAPTIVE
 from unisono.core.words import number as upper
 from unisono.core.words import remaining, times
 from unisono.errors import UnisonoError
@@ -25,13 +26,15 @@ _UNREAL = (
 
 
 _LESS = (
-    "A run may take less than its study promises: rounds that were planned to be tried again are "
-    "paid for only if they are, and each party counts at the delta of its own budget."
+    "The bar of a run may be shorter than its guarantee: it shows retries only if they were used, "
+    "while the ledger charges for all that were planned, and each party counts at the delta of its "
+    "own budget."
 )
 
 
 class Account(NamedTuple):
-    """What parties with equal numbers have spent, against the viewer that saw most."""
+    """What is left of equal budgets, against the viewer against whom least is; `before` and `spent`
+    are epsilons of the releases, had they been fixed in advance."""
 
     parties: tuple[str, ...]
     many: int
@@ -39,6 +42,7 @@ class Account(NamedTuple):
     before: float
     spent: float
     budget: float
+    left: float
     free: tuple[str, ...]  # viewers against whom the party sets no limit
 
     @property
@@ -67,10 +71,11 @@ def spending(reading: RunReading) -> Part:
     blocks: list[Block] = [
         *([Text(_UNREAL, "warning")] if reading.simulated else []),
         Text(
-            f"The length of a bar is a party's budget: the most that may ever be learned about one "
-            f"{reading.unit}, over all studies; its ledger refuses what exceeds it. Full colour is "
-            "what this run took, paler colour what was spent before, and grey is left. Each bar is "
-            "against the viewer who has seen most."
+            f"The length of a bar is a party's budget for one {reading.unit}, over all studies, "
+            f"{ADAPTIVE}; its ledger refuses requests that exceed it. Full color is the epsilon of "
+            "this run's releases and paler color of earlier ones, had all been fixed in advance. "
+            "Beside the bar stands the epsilon of the largest release that still fits, against "
+            "the adversary for whom least is left."
         ),
         *([Text(_LESS, "note")] if _less(reading, accounts) else []),
         Gauges(gauges),
@@ -101,8 +106,9 @@ def histories(certificate: Mapping[str, Any]) -> list[History]:
     a title, a header and rows each; nothing where nothing was raised and no year is limited.
 
     >>> histories({"spending": [{"example": "north", "parties": 1, "raises": [], "year": 2026,
-    ...     "this_year": {"server": 0.5}, "per_year": {"server": 2.0}}]})[0][2]
-    [['north', '2026', '0.5', '2', '1.5', 'the server']]
+    ...     "this_year": {"server": 0.5}, "per_year": {"server": 2.0},
+    ...     "left_this_year": {"server": 1.9}}]})[0][2]
+    [['north', '2026', '2', '1.9', '0.5', 'the server']]
     """
     raised, years = [], []
     groups = certificate.get("spending", ())
@@ -123,7 +129,7 @@ def histories(certificate: Mapping[str, Any]) -> list[History]:
         header = ["party", "date", "from", "to", "signed by", "reason"]
         found.append(("Budgets that were raised", header, raised))
     if years:
-        header = ["party", "year", "spent", "allowance", "left", "against"]
+        header = ["party", "year", "allowance", "left", "releases, had they been fixed", "against"]
         found.append(("Allowances of this year, within the budgets", header, years))
     return found
 
@@ -145,11 +151,11 @@ def _year(group: Mapping[str, Any]) -> list[str] | None:
     try:
         limits = {viewer: number(own) for viewer, own in group["per_year"].items()}
         spent = {viewer: number(group["this_year"][viewer]) for viewer in limits}
+        left = {viewer: number(group["left_this_year"][viewer]) for viewer in limits}
         limits = {viewer: own for viewer, own in limits.items() if math.isfinite(own)}
-        worst = max(limits, key=lambda viewer: spent[viewer] / (limits[viewer] or math.inf))
-        left = max(limits[worst] - spent[worst], 0.0)
+        worst = min(limits, key=lambda viewer: left[viewer] / (limits[viewer] or math.inf))
         year = str(int(group["year"]))
-        shown = [upper(spent[worst]), f"{limits[worst]:g}", f"{left:.3g}"]
+        shown = [f"{limits[worst]:g}", remaining(left[worst]), upper(spent[worst])]
         return [year, *shown, who(worst)]
     except (LookupError, TypeError, ValueError, AttributeError):
         return None  # no year is limited, or a damaged line says nothing
@@ -165,7 +171,12 @@ def accounts_of(reading: RunReading) -> list[Account]:
                 (str(one["example"]),),
                 int(one["parties"]),
                 {
-                    viewer: {"before": 0.0, "spent": spent, "budget": one["budget"][viewer]}
+                    viewer: {
+                        "before": 0.0,
+                        "spent": spent,
+                        "budget": one["budget"][viewer],
+                        **({"left": one["left"][viewer]} if "left" in one else {}),
+                    }
                     for viewer, spent in one["epsilon"].items()
                 },
             )
@@ -184,6 +195,10 @@ def _account(names: tuple[str, ...], many: int, viewers: Mapping[str, Any]) -> A
             number(own.get("before", 0.0)),
             number(own["spent"]),
             number(own["budget"]),
+            # Run folders of older versions do not know what is left.
+            number(own["left"])
+            if "left" in own
+            else max(number(own["budget"]) - number(own["spent"]), 0.0),
             (),
         )
         for viewer, own in viewers.items()
@@ -213,15 +228,13 @@ def _grouped(accounts: Sequence[Account]) -> list[Account]:
 def _used(one: Account) -> float:
     if math.isinf(one.budget):
         return 0.0
-    return one.spent / one.budget if one.budget else math.inf
+    return 1 - one.left / one.budget if one.budget else math.inf
 
 
 def _left(one: Account) -> str:
     if math.isinf(one.budget):
         return "no limit set"
-    left = max(one.budget - one.spent, 0.0)
-    # What the bar says is spent is rounded up, so what is left is rounded down.
-    words = f"{remaining(left)} left" if left > 1e-3 * one.budget else "used up"
+    words = f"{remaining(one.left)} left" if one.left > 1e-3 * one.budget else "used up"
     return f"{words}, against {'everyone' if one.viewer == EVERYONE else who(one.viewer)}"
 
 

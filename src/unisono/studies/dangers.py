@@ -163,8 +163,8 @@ def _failures(built: Built) -> Iterator[Danger]:
         yield Danger("note", words, remedy, ("trust", "minimum_parties"))
     if file.trust.retries:
         again = times(file.trust.retries, "retry", "retries")
-        words = f"noise is made for {times(rounds, 'round')} and {again}: what is not needed is "
-        words += "not spent, but the noise is larger all the same"
+        words = f"noise is made for {times(rounds, 'round')} and {again}, and the ledger charges "
+        words += "for all of them: what is not needed stays charged"
         remedy = "plan for as few retries as you can"
         yield Danger("note", words, remedy, ("trust", "retries"))
     if (

@@ -157,7 +157,7 @@ class Refusal(NamedTuple):
 
 
 REFUSALS = {
-    "budget": Refusal("its budget ends in the second round", (0,), "refused before reading"),
+    "budget": Refusal("its budget does not cover all rounds", (), "Budget exceeded for"),
     "full-disk": Refusal(
         "the disk with its ledger is full in the second round", (0, 2), "the disk is full"
     ),
@@ -170,7 +170,7 @@ REFUSALS = {
         "the budget counts whole parties",
     ),
     "spent-elsewhere": Refusal(
-        "its ledger was used up by another study", (), "refused before reading"
+        "its ledger was used up by another study", (), "Budget exceeded for"
     ),
     "other-key": Refusal("its key is not the one in the roster: it cannot begin", (), ""),
     "other-study": Refusal("it agreed on another study", (), "another session"),

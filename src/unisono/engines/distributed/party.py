@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from unisono.core.costs import Cost
 from unisono.core.study import Party, Study
 from unisono.core.trust import Trust
 from unisono.core.values import Masked
@@ -42,7 +43,8 @@ class Responder:
     raises there leaves the result with the server. `label` stands behind every payment, and
     `learnt_from` says, where a model is judged, that this party's ledger has paid for its training:
     the server is told, as everybody will be. A `bystander` may have been in the session in another
-    process, or not at all: it knows no rounds of its own to hold the result against.
+    process, or not at all: it knows no rounds of its own to hold the result against. `plan` is the
+    name and the cost of all stages, where this is one of several.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class Responder:
         label: str = "",
         learnt_from: bool = False,
         bystander: bool = False,
+        plan: tuple[str, Cost] | None = None,
     ) -> None:
         require_begun(study)
         self._bystander = bystander
@@ -66,7 +69,7 @@ class Responder:
         self.index = session.roster.require(identity)
         self._identity, self._allow, self._keep = identity, allow, keep
         self._simulation = party.ledger.simulated
-        self.spender = Spender(study, party, self.index, session.id, at_once, label)
+        self.spender = Spender(study, party, self.index, session.id, at_once, label, plan)
         self._own_learnt_from, self.learnt_from = learnt_from, tuple[int, ...]()
         self._worker = Worker(study, party, self.index)
         algorithm, facts = study.algorithm, study.facts

@@ -3,7 +3,8 @@
 A party's turns are numbered in the order of the run: turn = (rounds in which it was asked before)
 + (retries so far). A turn is paid for just before the records are read, and the payment is on the
 disk with its number; so a party that was killed knows which turns are gone, whoever asks again. It
-is asked for at most as many turns as noise was calibrated for.
+is asked for at most as many turns as noise was calibrated for, and all of them, of all stages of a
+study, are declared to its ledger as one plan before the first.
 
 In simulations, where all rounds are one event (correlated noise), and where a coordinator names
 records, the whole run is paid for at once. A run of that kind ends for a party with its process: a
@@ -12,11 +13,14 @@ and is silent.
 """
 
 from collections import Counter
+from contextlib import AbstractContextManager, nullcontext
 
 import numpy as np
 
+from unisono.core.costs import Cost
 from unisono.core.events import releases_of
 from unisono.core.grant import Grant
+from unisono.core.ledger import Ledger
 from unisono.core.printed import require_printed_allowed
 from unisono.core.study import Party, Study
 from unisono.engines.requirements import asked
@@ -34,6 +38,7 @@ class Spender:
         session: bytes,
         at_once: bool,
         label: str = "",
+        plan: tuple[str, Cost] | None = None,
     ) -> None:
         self.study, self._party, self._index = study, party, index
         require_printed_allowed(study, [party.ledger])
@@ -41,6 +46,7 @@ class Spender:
         named = study.algorithm.named
         self._at_once = at_once or releases_of(event) > 1 or named is not None
         self._name, self._label = f"session {session.hex()[:32]}", label
+        self._plan = plan  # of all stages, by name
         # A party cannot know when its records will be named: it may be asked in any round.
         always = np.ones(study.algorithm.rounds, bool)
         self._asked = always if named is not None else asked(study)[:, index]
@@ -104,9 +110,11 @@ class Spender:
         algorithm, facts, trust = self.study.algorithm, self.study.facts, self.study.trust
         ledger, draws = self._party.ledger, algorithm.draws
         if not self._at_once:
+            whole = algorithm.cost(facts, trust, party=self._index)
             cost = algorithm.turn_cost(facts, trust, self._index, number)
             purpose = f"{self._name} turn {turn}{self._label}"
-            grant = ledger.authorize(cost, draws, purpose, once=True)
+            with self._declared(whole):
+                grant = ledger.authorize(cost, draws, purpose, once=True)
             self.last, self.paid = turn, self.paid + 1
             return grant, 0
         if self._grant is None:
@@ -116,13 +124,22 @@ class Spender:
             cost = algorithm.cost(facts, trust, party=self._index)
             held = None if record is None else facts.records[self._index]
             purpose = f"{self._name}{self._label}"
-            self._grant = ledger.authorize(cost, turns * draws, purpose, True, held)
+            with self._declared(cost):
+                self._grant = ledger.authorize(cost, turns * draws, purpose, True, held)
         first = turn * draws
         if record is not None:
             first = self._uses.total()
             self._uses[record] += 1
         self.last, self.paid = turn, self.paid + 1
         return self._grant, first
+
+    def _declared(self, whole: Cost) -> AbstractContextManager[None]:
+        """All turns of the study as one plan, charged before the first. A run whose first turns an
+        older version paid for singly goes on so."""
+        ledger, (name, cost) = self._party.ledger, self._plan or (self._name, whole)
+        if self.begun and not ledger.has_plan(name):
+            return nullcontext()
+        return Ledger.declared([ledger], [cost], name)
 
     def _paid_before(self) -> tuple[int, int]:
         """The last turn that any process of this party paid for, -1 for none; and how many."""

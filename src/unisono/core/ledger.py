@@ -358,7 +358,7 @@ class Ledger(_Uncopyable):
             after = self._require_fits(known.counted, now)
             lines = self._upgrade() + ([] if known.name in self._costs else [known.line])
             lines.append({"kind": "plan", "name": name, "cost": known.name, "time": now})
-            lines[-1]["left"] = states_to_json(after.changed)
+            lines[-1]["left"] = after.written
             self._journal.append(lines)
             self._costs.setdefault(known.name, known.counted)
             self._take_plan(name, known.name, now)
@@ -428,7 +428,7 @@ class Ledger(_Uncopyable):
             line["plan"] = plan
         else:
             assert after is not None
-            line["left"] = states_to_json(after.changed)
+            line["left"] = after.written
         self._journal.write([*self._upgrade(), *lines, line])
         self._costs.setdefault(known.name, known.counted)
         self._count(known.name, now)
@@ -528,7 +528,7 @@ class Ledger(_Uncopyable):
             if isinstance(after, _Limit):
                 raise BudgetExceeded(self._refusal(after, cost[after.viewer]))
             found.append(after)
-        return _After(found[0], {**self._wallets, **found[0]})
+        return _After({**self._wallets, **found[0]}, states_to_json(found[0]))
 
     def _charged(
         self,
@@ -1158,10 +1158,10 @@ def _for_ever(policy: Policy) -> Policy:
 
 
 class _After(NamedTuple):
-    """What a request leaves: the wallets that it changes, and all of them."""
+    """What a request leaves in all wallets, and, as a line says it, in those that it changes."""
 
-    changed: Wallets
     all: Wallets
+    written: list[Any]
 
 
 def _composed(

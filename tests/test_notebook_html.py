@@ -11,6 +11,8 @@ from sklearn.preprocessing import FunctionTransformer
 
 import unisono
 from unisono.core import notebook
+from unisono.core.trust import FINAL_MODEL
+from unisono.core.words import remaining
 from unisono.estimators import (
     BayesianLinearRegression,
     BayesianLogisticRegression,
@@ -115,8 +117,9 @@ def test_a_ledger_shows_what_is_left_and_for_what_it_paid():
     unisono.count(NUMBERS > 0, epsilon=1.5, ledger=book, name="how many")
     said = words_of(book._repr_html_())
     assert STRANGE in said
-    assert "1.5 of 50" in said
-    assert "48.5" in said
+    left = book.left(FINAL_MODEL)
+    assert f"{remaining(left.epsilon)} of 50" in said
+    assert "had they been fixed" in said
     assert "how many" in said
 
 

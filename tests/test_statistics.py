@@ -97,7 +97,7 @@ def test_budget_is_shared_over_all_statistics(tmp_path):
     ledger = unisono.open_ledger(path, dataset="ages", epsilon=1.0)
     unisono.mean(AGES, (0, 120), epsilon=0.6, ledger=ledger)
     ledger = unisono.open_ledger(path, dataset="ages", epsilon=1.0)
-    with pytest.raises(BudgetExceeded, match=r"asks for epsilon 0\.6"):
+    with pytest.raises(BudgetExceeded, match=r"needs epsilon 0\.6"):
         unisono.count(AGES > 65, epsilon=0.6, ledger=ledger)
     unisono.count(AGES > 65, epsilon=0.399, ledger=ledger)
     assert ledger.spent(SERVER) == pytest.approx(0.999)

@@ -251,11 +251,11 @@ def test_a_budget_is_never_chosen_for_those_who_have_none(made, tmp_path):
     with task.opened() as books:
         for name, found in task.outlooks(books).items():
             assert books[name].policy.budget == Budget(9.0, 1e-6)
-            assert found.before == 0 < found.alone == found.after
+            assert 0 < found.alone < found.left.epsilon < 9.0
         words = found.words()
         task.run(books, lambda progress: None)
-        assert books["west"].spent(found.viewer) == pytest.approx(found.after)
-    assert re.fullmatch(r"this study takes epsilon (.*) of 9 at delta 1e-06; (.*) remain", words)
+        assert books["west"].left(found.viewer) == found.left
+    assert re.match(r"this study takes epsilon (.*) of 9; left: epsilon (.*) at delta 1e-06", words)
     local_run.prepare(another(place, tmp_path), ask)  # the ledgers that are there have budgets
     assert len(asked) == 1
 
@@ -307,7 +307,7 @@ def test_the_same_records_are_paid_for_from_one_book(made, tmp_path, links):
     )
     run(first)
     before = charges(place)
-    with pytest.raises(BudgetExceeded, match=r"(?s)is spent.*was given \(--budget\)") as error:
+    with pytest.raises(BudgetExceeded, match=r"(?s)is left.*was given \(--budget\)") as error:
         run(second)
     assert "own folder" not in str(error.value)
     assert charges(place) == before
@@ -336,7 +336,7 @@ def test_without_its_policy_a_book_is_still_that_of_the_records(made, tmp_path):
     for name in NAMES:
         (tmp_path / f"{name}.policy.toml").unlink()
     other = another(place, tmp_path)
-    with pytest.raises(BudgetExceeded, match=r"of 3 is spent"):
+    with pytest.raises(BudgetExceeded, match=r"Of epsilon 3, .* is left"):
         run(other)
     assert len(charges(place)) == ROUNDS
     other.study.write_text(other.study.read_text().replace("epsilon = 2.0", "epsilon = 0.2"))
@@ -354,7 +354,7 @@ def test_a_ledger_that_somebody_else_began_pays_within_its_budget(made, tmp_path
     assert 2 < max(spent(place).values()) < 5
     run(another(place, tmp_path))
     assert len(charges(place)) == 2 * ROUNDS
-    with pytest.raises(BudgetExceeded, match="of 5 is spent"):
+    with pytest.raises(BudgetExceeded, match=r"Of epsilon 5, .* is left"):
         run(replace(another(place, tmp_path / "data", "Four clinics"), folder=tmp_path / "third"))
 
 
@@ -674,28 +674,28 @@ def test_a_certificate_covers_the_training_and_the_test(made):
     assert not (place.folder / "evaluation.pending").exists()
 
 
-def test_a_test_that_is_refused_costs_no_model(made, monkeypatch):
-    """Somebody else has spent meanwhile what the test would have cost."""
-    place, words = made(PRIVATE), []
-    whole = LocalRun._stage
+def test_what_others_spend_meanwhile_stops_no_study_that_has_begun(made, monkeypatch):
+    """All stages are charged as one plan before the first, so that the test of the result is paid
+    for when somebody else, with the same ledger open, spends all that is left."""
+    place = made(PRIVATE)
+    whole, refused = LocalRun._stage, []
 
     def spend(self, stage, books, found, *rest):
         if stage.name == "evaluation":
-            books["north"].authorize(stage.study.cost, 1, "another study, meanwhile")
-            saved = json.loads((place.folder / "result.json").read_text())
-            assert saved["rounds_opened"] == ROUNDS
+            other = Ledger.open(books["north"]._journal.path, ACCOUNTANT)
+            while not refused:
+                try:
+                    other.authorize(stage.study.cost, 1, "another study, meanwhile")
+                except BudgetExceeded as error:
+                    refused.append(error)
+            other.close()
         return whole(self, stage, books, found, *rest)
 
     monkeypatch.setattr(LocalRun, "_stage", spend)
-    shown = run(place, lambda progress: words.append(progress.words))
+    shown = run(place)
+    assert refused
     assert "failed" not in shown
-    assert json.loads((place.folder / "result.json").read_text()) == shown
-    assert any("the result was not tested: refused" in line for line in words)
-    progress = json.loads((place.folder / "progress.json").read_text())
-    assert progress["words"].startswith("the result was not tested")
-    assert not (place.folder / "evaluation.json").exists()
-    with pytest.raises(InvalidInput, match="it runs once"):
-        prepare(place)
+    assert (place.folder / "evaluation.json").exists()
 
 
 def test_a_private_test_is_paid_for_in_addition(made, monkeypatch):

@@ -57,6 +57,7 @@ def test_what_was_spent_before_a_run_is_remembered_when_it_goes_on(tmp_path):
         "before": before,
         "spent": ledger.spent(SERVER),
         "budget": 20.0,
+        "left": ledger.left(SERVER).epsilon,
     }
     assert ledger.spent(SERVER) > before > 0
 

@@ -134,7 +134,7 @@ def test_raises_and_the_allowance_of_the_year_are_told(folder):
             "the <board> agreed",
         ]
     ]
-    assert years["rows"] == [["north", "2026", "0.75", "2", "1.25", "the server"]]
+    assert years["rows"] == [["north", "2026", "2", "1.25", "0.75", "the server"]]
     assert "the &lt;board&gt; agreed" in html(run)
     assert not of_kind(read_run(folder()), "budgets", "grid")
 

@@ -288,10 +288,10 @@ def test_a_budget_can_be_lowered_to_what_is_spent_and_not_raised(policy, text):
     assert spent < 1.5
     lower = policy(("epsilon = 2.5", "epsilon = 1.5")).open_ledger()
     assert lower.policy.budget.epsilon == 1.5
-    with pytest.raises(BudgetExceeded, match=r"of 1\.5 is spent"):
+    with pytest.raises(BudgetExceeded, match=r"Of epsilon 1\.5, .* is left"):
         [lower.authorize(study.cost, releases=20) for _ in range(3)]
     lower.close()
-    with pytest.raises(InvalidInput, match="lower it no further"):
+    with pytest.raises(InvalidInput, match="Lower it no further"):
         policy(
             ("epsilon = 2.5", "epsilon = 0.5"), ("maximum_epsilon = 1.0", "maximum_epsilon = 0.5")
         ).open_ledger()

@@ -26,6 +26,7 @@ import hmac
 import math
 import os
 import secrets
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -145,7 +146,7 @@ class Ledger(_Uncopyable):
         self._own_wallets: Wallets | None = None if policy is None else {}
         self._requests: list[tuple[str, str]] = []  # names of costs that were charged, with times
         self._plans: dict[str, dict[Viewer, dict[Event, int]]] = {}  # what is left of each
-        self._planned: str | None = None  # the plan from which this process draws
+        self._planned: dict[int, str] = {}  # the plan from which a thread draws; 0: every thread
         self._filtered = header.format == FORMAT  # whether lines carry what is left
         self._unproved: dict[Viewer, None] = {}  # whose older lines do not fit the filter
         self._times: dict[str, int] = {}
@@ -379,7 +380,7 @@ class Ledger(_Uncopyable):
         pairs = [
             (ledger, cost)
             for ledger, cost in zip(ledgers, costs, strict=True)
-            if ledger._planned is None
+            if ledger._plan is None
         ]
         with _all_held([ledger for ledger, _ in pairs]):  # all of them, or none
             names = [name or f"plan {len(ledger._plans)}" for ledger, _ in pairs]
@@ -390,11 +391,17 @@ class Ledger(_Uncopyable):
                 ledger.declare(cost, own)
         try:
             for (ledger, _), own in zip(pairs, names, strict=True):
-                ledger._planned = own
+                ledger._planned[threading.get_ident()] = own
             yield
         finally:
             for ledger, _ in pairs:
-                ledger._planned = None
+                ledger._planned.pop(threading.get_ident(), None)
+
+    @property
+    def _plan(self) -> str | None:
+        """The plan from which this thread draws; others may have studies of their own."""
+        planned = self._planned
+        return planned.get(threading.get_ident(), planned.get(0)) if planned else None
 
     def _up_to_date(self) -> Held[None]:
         """Hold the book alone, with what others have written in it: only then is it read."""
@@ -491,7 +498,7 @@ class Ledger(_Uncopyable):
     def _question(self, now: str) -> Any:
         """Equal for ledgers that must give the same answer to the same cost."""
         policy = self.policy
-        own = id(self) if self._planned is not None or self._own is not None else 0
+        own = id(self) if self._plan is not None or self._own is not None else 0
         return (
             id(self._wallets) if self._wallets else 0,  # shared where histories were alike
             own,
@@ -572,20 +579,21 @@ class Ledger(_Uncopyable):
 
     def _plan_of(self, known: KnownCost) -> str | None:
         """The open plan, if it still holds all of a cost."""
-        if self._planned is None:
+        plan = self._plan
+        if plan is None:
             return None
-        left = self._plans[self._planned]
+        left = self._plans[plan]
         covered = all(
             left.get(viewer, {}).get(event, 0) >= count
             for viewer, history in known.counted.items()
             for event, count in history.parts
         )
-        return self._planned if covered else None
+        return plan if covered else None
 
     def _buy(self, own: Mapping[Viewer, Composed]) -> None:
         """Grant these releases and nothing else: another ledger has charged for them."""
         self._plans[_BOUGHT] = {viewer: dict(history.parts) for viewer, history in own.items()}
-        self._planned = _BOUGHT
+        self._planned[0] = _BOUGHT
 
     def _take_plan(self, name: str, cost: str, now: str) -> None:
         own = {viewer: dict(history.parts) for viewer, history in self._costs[cost].items()}

@@ -53,7 +53,7 @@ class Account(NamedTuple):
 
 def spending(reading: RunReading) -> Part:
     """Gauges, the fullest first."""
-    accounts = sorted(accounts_of(reading), key=lambda one: -_used(one))
+    accounts = sorted(accounts_of(reading), key=lambda one: (-_used(one), -one.spent))
     if not accounts:
         return Part(
             "Budgets",
@@ -151,7 +151,11 @@ def _year(group: Mapping[str, Any]) -> list[str] | None:
     try:
         limits = {viewer: number(own) for viewer, own in group["per_year"].items()}
         spent = {viewer: number(group["this_year"][viewer]) for viewer in limits}
-        left = {viewer: number(group["left_this_year"][viewer]) for viewer in limits}
+        known = group.get("left_this_year", {})  # older certificates do not have it
+        left = {
+            viewer: number(known[viewer]) if viewer in known else max(own - spent[viewer], 0.0)
+            for viewer, own in limits.items()
+        }
         limits = {viewer: own for viewer, own in limits.items() if math.isfinite(own)}
         worst = min(limits, key=lambda viewer: left[viewer] / (limits[viewer] or math.inf))
         year = str(int(group["year"]))

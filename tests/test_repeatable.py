@@ -52,7 +52,7 @@ def a_search_at_random(folder):
 
 def a_query(folder):
     for side in ("north", "south"):
-        lines = [f"{value:.3f}" for value in ROWS[SIDES == side, 1]]
+        lines = [f"{value:.3f}" for value in ROWS[np.equal(SIDES, side), 1]]
         (folder / f"{side}.csv").write_text("\n".join(["x", *lines]) + "\n")
     files = [str(folder / f"{side}.csv") for side in ("north", "south")]
     asked = ["--mean", "x", "--bounds", "x=-1:1", "--epsilon", "1", "--budget", "2", "--seed", "3"]

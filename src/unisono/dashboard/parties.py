@@ -56,7 +56,7 @@ def _agreed(study: str) -> tuple[str, ...]:
     """The parties that a study file names; none where it cannot be read."""
     try:
         parties = tomllib.loads(study).get("parties")
-    except (tomllib.TOMLDecodeError, RecursionError):
+    except (ValueError, RecursionError):
         return ()
     return tuple(shapes.text(one.get("name")) for one in shapes.mappings(parties))
 

@@ -4,6 +4,7 @@ import gc
 import hashlib
 import itertools
 import os
+import time
 from pathlib import Path
 
 # Most of the time goes into compiling small programs: spare it, where nobody else decides.
@@ -15,6 +16,11 @@ os.environ.setdefault(
     "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1 "
     "--xla_llvm_disable_expensive_passes=true --xla_backend_optimization_level=0",
 )
+
+if os.environ.get("UNISONO_TEST_CLOCK") == "jump":
+    from .jumping_clock import install
+
+    install()
 
 import jax
 import numpy as np
@@ -161,6 +167,27 @@ def ledger(policy):
 @pytest.fixture
 def file_ledger(tmp_path, policy):
     return Ledger.create(tmp_path / "ages.ledger", policy, ACCOUNTANT)
+
+
+@pytest.fixture
+def set_ahead(monkeypatch, policy):
+    """Set the clock ahead by more than a year, for all that is made from now on."""
+    machine = time.time
+
+    def ahead():
+        return machine() + 400 * 24 * 3600
+
+    def jump():
+        monkeypatch.setattr(time, "time", ahead)
+        monkeypatch.setattr("unisono.deployment.record.now", lambda: time.ctime(ahead()))
+        real = Ledger.in_memory(policy, ACCOUNTANT, clock=machine)
+        for make in (Ledger.create, Ledger.open, Ledger.in_memory, Ledger.all_in_memory):
+            given = [ahead if one is machine else one for one in make.__func__.__defaults__]
+            monkeypatch.setattr(make.__func__, "__defaults__", tuple(given))
+        # Where nothing differs, it is not because nobody has read the clock.
+        assert Ledger.in_memory(policy, ACCOUNTANT)._header.time[:4] > real._header.time[:4]
+
+    return jump
 
 
 @pytest.fixture

@@ -7,19 +7,6 @@ import pytest
 from .conftest import dashboard
 from .sample import HOSTILE, PICTURE, Sample, certificate, laboratory, write
 
-# Each in place of every document in turn: what a document should never be.
-ODD = [
-    "[]",
-    "3",
-    "[1, [2], null]",
-    "{",
-    '{"rounds": "x", "of": [], "messages": 4}',
-    '[{"party": 4, "viewers": {"server": 3, "x": {"spent": "inf", "budget": 0}}}]',
-    '{"guarantees": {"a": 1}, "messages": [{"rounds": {}, "viewers": 4}], "answered": 7}',
-    '{"laboratory": {"a": [1]}, "audit": 4}',
-    '{"rounds": NaN, "of": 1e999, "answered": [[], {}]}',
-]
-
 
 def test_the_list_says_where_each_run_stands(client):
     text = client.get("/").text
@@ -279,21 +266,3 @@ def test_raises_and_the_allowance_of_the_year_stand_beside_the_gauges(tmp_path):
     assert "epsilon 6 at delta 1e-05" in part
     assert "Allowances of this year" in part
     assert HOSTILE not in text
-
-
-@pytest.mark.parametrize("odd", ODD)
-def test_no_document_can_break_a_page(tmp_path, odd):
-    names = ("progress", "result", "certificate", "evaluation", "transcript", "attacks", "budgets")
-    for name in names:
-        folder = Sample(tmp_path / f"{name}.run", name).advance(2).finish().folder
-        write(folder / f"{name}.json", odd)
-    lines = Sample(tmp_path / "lines.run", "lines").advance(2).finish().folder
-    write(lines / "timeline.jsonl", f"{odd}\n{odd}\n")
-    write(lines / "study.toml", odd)
-    with dashboard(tmp_path) as asking:
-        assert asking.get("/").status == 200
-        found = asking.get("/api/runs").json["runs"]
-        assert len(found) == 8
-        for one in found:
-            assert asking.get(f"/runs/{one['id']}").status == 200
-            assert asking.get(f"/api/runs/{one['id']}").json["id"] == one["id"]

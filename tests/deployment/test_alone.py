@@ -590,10 +590,14 @@ def test_a_process_that_is_killed_by_signal_leaves_a_folder_that_goes_on(made):
 # ------------------------------------------------------------- simulations
 
 
-def test_a_simulation_spends_nothing_and_can_be_repeated(made):
+def test_a_simulation_spends_nothing_and_can_be_repeated(made, set_ahead):
     place = made(seed=7)
-    first, second = run(place), run(place)
-    assert first == second
+    first = run(place)
+    files = {path.name: path.read_bytes() for path in place.folder.iterdir() if path.is_file()}
+    set_ahead()
+    assert run(place) == first
+    assert {"result.json", "certificate.json", "certificate.txt", "timeline.jsonl"} <= set(files)
+    assert {name: (place.folder / name).read_bytes() for name in files} == files
     assert not list(place.study.parent.glob("*.ledger"))
     assert not list(place.study.parent.glob("*.policy.toml"))
     certificate = json.loads((place.folder / "certificate.json").read_text())

@@ -1,6 +1,8 @@
 """`study.toml`: what it says, its hash, and an error for every line that is wrong."""
 
+import difflib
 import json
+import sys
 import tomllib
 
 import pytest
@@ -243,6 +245,12 @@ def test_brackets_and_quotes_inside_values_end_no_statement(value, end):
         '"' * 10**5,
         "title = '''" + "'\n" * 10**4,
         ".".join(["a"] * 31) + " = '" + "a." * 10**4,
+        "".join(f"[t{n}]\n" for n in range(2000)),
+        "[[parties]]\n" * 2000,
+        "[data.columns]\n" + "".join(f"c{n} = {{}}\n" for n in range(2000)),
+        "x = 1\n" * (10**5 + 1),
+        "x = [" + "1," * (10**5 + 1) + "]",
+        "x = '" + "1" * 2**20 + "'",
     ],
     ids=[
         "a-long-list",
@@ -257,16 +265,75 @@ def test_brackets_and_quotes_inside_values_end_no_statement(value, end):
         "quotes",
         "open-text",
         "dots",
+        "many-tables",
+        "many-entries",
+        "many-columns",
+        "too-many-lines",
+        "too-many-values",
+        "too-many-letters",
     ],
 )
 def test_no_text_takes_long_to_refuse(text, monkeypatch):
     """Every statement is read once and few faults are explained, in a message that can be read."""
     read, loads = [], tomllib.loads
     monkeypatch.setattr(source.tomllib, "loads", lambda said: read.append(len(said)) or loads(said))
+    compared, close = [], difflib.get_close_matches
+    monkeypatch.setattr(
+        source.difflib,
+        "get_close_matches",
+        lambda *said, **k: compared.append(1) or close(*said, **k),
+    )
     with pytest.raises(InvalidInput) as caught:
         parse_study(text)
     assert sum(read) <= 2 * len(text) + 10
+    assert len(compared) <= 100  # two for each fault that is shown
     assert len(str(caught.value)) < 20_000
+
+
+@pytest.mark.parametrize("text", ["x = 1\n" * (10**5 + 1), "x = '" + "1" * 2**20 + "'"])
+def test_a_text_that_is_too_large_is_refused_before_it_is_read(text, monkeypatch):
+    monkeypatch.delattr(source.tomllib, "loads")
+    with pytest.raises(InvalidInput, match=r"study\.toml (has|is larger than) .*: "):
+        parse_study(text)
+
+
+def calls(text):
+    """How many functions are called to read a text: its work, whatever the machine."""
+    made = []
+
+    def count(frame, event, argument):
+        if event in ("call", "c_call"):
+            made.append(1)
+
+    sys.setprofile(count)
+    try:
+        parse_study(text)
+    except InvalidInput:
+        pass
+    finally:
+        sys.setprofile(None)
+    return len(made)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[t{n}]\n",
+        "t{n}.a.b.c = 1\n",
+        "[[parties]]\nname = 'p{n}'\nrecords = 30\n",
+        "[[parties]]\nname = 'p'\nrecords = 30\n",
+        "[data.columns.x{n}]\nkind = 'number'\nbounds = [0, 1]\n",
+    ],
+    ids=["tables", "dotted-keys", "parties", "equal-parties", "columns"],
+)
+def test_the_work_grows_with_the_length_of_the_text(line, change):
+    """Twice as many lines take twice as many calls, and no list is searched for each of them."""
+    calls(change())  # whatever is made once
+    small, large = (
+        calls(change() + "\n" + "".join(line.format(n=n) for n in range(size)))
+        for size in (400, 800)
+    )
+    assert large < 2.2 * small
 
 
 def test_many_faults_are_counted_and_the_first_are_shown():

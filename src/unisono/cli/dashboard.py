@@ -108,11 +108,12 @@ def _browser(url: str, wanted: bool) -> Iterator[None]:
     if not wanted:
         yield
         return
-    import tempfile
     import webbrowser
 
-    with tempfile.TemporaryDirectory(prefix="unisono-") as folder:  # its owner's alone
-        page = Path(folder) / "open.html"
+    from unisono.core.scratch import scratch_folder
+
+    with scratch_folder() as folder:
+        page = folder / "open.html"
         page.write_text(f'<meta http-equiv="refresh" content="0; url={url}">', encoding="utf-8")
         webbrowser.open(page.as_uri())
         yield

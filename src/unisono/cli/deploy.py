@@ -2,7 +2,6 @@
 
 import logging
 import sys
-import tempfile
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -294,6 +293,7 @@ def local_cluster(
       unisono local-cluster study.toml --data hospitals --folder trial --budget 6
     """
     require_flower()
+    from unisono.core.scratch import scratch_folder
     from unisono.deployment.local import run_local
     from unisono.deployment.parties_here import find_data
     from unisono.engines.distributed.server import Conditions
@@ -303,8 +303,8 @@ def local_cluster(
     file = load_study(study)
     given = None if budget is None else parse_budget(budget, file.privacy.delta)
     wait = deadline or (file.server.deadline if file.server else 60.0)
-    with tempfile.TemporaryDirectory(prefix="unisono-") as scratch:
-        home = folder or Path(scratch)
+    with scratch_folder() as scratch:
+        home = folder or scratch
         server = home.resolve() / "server"
         with plain_warnings(), bar_of_rounds(json) as follow:
             shown = run_local(

@@ -67,12 +67,14 @@ class Document:
         """As `read`, for those who only look on: what cannot be read is named, and left out."""
         try:
             return self._understood((folder / self.file).read_bytes())
+        except FileNotFoundError:
+            pass
         except _Damaged:
             damaged.append(self.file)
         except _OtherFormat as other:
             damaged.append(f"{self.file} ({other})")
-        except OSError:
-            pass
+        except OSError as error:
+            damaged.append(f"{self.file} ({error.strerror})")
         return None
 
     def content(self, folder: Path) -> dict[str, Any] | None:
@@ -82,7 +84,7 @@ class Document:
 
     def _understood(self, text: bytes) -> dict[str, Any]:
         try:
-            found = json.loads(text)
+            found = loads(text)
         except (ValueError, RecursionError):
             raise _Damaged from None
         if not isinstance(found, dict):
@@ -90,6 +92,20 @@ class Document:
         if found.get("format") != self.format:
             raise _OtherFormat(other_format(found, self.format))
         return found
+
+
+def loads(text: bytes) -> Any:
+    """What a JSON text in UTF-8 says; ValueError or RecursionError if it is none. JSON can escape
+    half of a pair of surrogates, which no text can hold: a question mark stands for it.
+
+    >>> loads(b'{"title": "a \\\\ud800 b"}')
+    {'title': 'a ? b'}
+    """
+    words = text.decode()
+    found = json.loads(words)
+    if "\\ud" in words.lower():
+        found = json.loads(json.dumps(found, ensure_ascii=False).encode(errors="replace"))
+    return found
 
 
 def other_format(found: Mapping[str, Any], known: str) -> str:
@@ -110,4 +126,13 @@ RESULT = Document("result.json", "unisono-result-2")
 CERTIFICATE = Document("certificate.json", "unisono-certificate-1")
 ARRAYS = "result.npz"
 
-__all__ = ["ARRAYS", "CERTIFICATE", "RESULT", "Document", "no_link", "other_format", "write"]
+__all__ = [
+    "ARRAYS",
+    "CERTIFICATE",
+    "RESULT",
+    "Document",
+    "loads",
+    "no_link",
+    "other_format",
+    "write",
+]

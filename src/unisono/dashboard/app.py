@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Callable
+from dataclasses import replace
 from hashlib import sha256
 from http import HTTPStatus
 from importlib import resources
@@ -17,10 +18,10 @@ from starlette.types import ASGIApp
 
 from unisono.core.words import number as upper
 from unisono.dashboard import detail, shapes
-from unisono.dashboard.catalogue import Catalogue, CatalogueEntry
+from unisono.dashboard.catalogue import Catalogue, CatalogueEntry, trouble
 from unisono.dashboard.guard import REPORT_POLICY, Guard, GuardedDoor
 from unisono.dashboard.parties import viewers
-from unisono.dashboard.summary import moment, summarise
+from unisono.dashboard.summary import moment, path_text, summarise
 from unisono.reports.page import STYLE
 from unisono.reports.reading import who
 from unisono.reports.state import SIMULATED
@@ -76,7 +77,7 @@ class _Pages:
             return {
                 "runs": found,
                 "running": running,
-                "folders": [str(folder) for folder in self.catalogue.folders],
+                "folders": [path_text(folder) for folder in self.catalogue.folders],
             }
 
         return self._page(request, "runs.html", entries, values)
@@ -94,7 +95,11 @@ class _Pages:
                 "sections": detail.sections(run, viewer) if run else [],
             }
 
-        return self._page(request, "run.html", [entry], values)
+        try:
+            return self._page(request, "run.html", [entry], values)
+        except Exception as error:  # a document of another shape than any that we write
+            entry = replace(entry, run=None, trouble=trouble(error))
+            return self._page(request, "run.html", [entry], values)
 
     def about(self, request: Request) -> Response:
         return self._page(request, "about.html", [], dict)
@@ -115,7 +120,10 @@ class _Pages:
         entry = self._entry(request)
         document = {"format": FORMAT, **summarise(entry).to_json()}
         if entry.run is not None:
-            document["documents"] = shapes.strict(_documents(entry.run))
+            try:
+                document["documents"] = shapes.strict(_documents(entry.run))
+            except RecursionError as error:
+                document["error"] = trouble(error)
         return JSONResponse(document)
 
     def static(self, request: Request) -> Response:

@@ -90,7 +90,7 @@ class Catalogue:
     def _look(self) -> None:
         if (begin := time.monotonic()) < self._next_look:
             return
-        found = [one.resolve() for root in self.folders for one in find_runs(root)]
+        found = [Path(os.path.realpath(one)) for root in self.folders for one in find_runs(root)]
         self._found = {
             _identifier(one): one
             for one in found
@@ -130,10 +130,18 @@ def _read(identifier: str, folder: Path) -> CatalogueEntry:
             return CatalogueEntry(identifier, folder, None, words)
     try:
         run = read_run(folder)
-    except (UnisonoError, AttributeError, TypeError, ValueError, OSError, RecursionError) as error:
+    except UnisonoError as error:
         return CatalogueEntry(identifier, folder, None, str(error))
+    except Exception as error:  # whatever lies in a folder, the others are shown
+        return CatalogueEntry(identifier, folder, None, trouble(error))
     report = _mark(folder / REPORT_HTML)
     return CatalogueEntry(identifier, folder, run, has_report=report is not None and report[0])
+
+
+def trouble(error: Exception) -> str:
+    """Why a run cannot be shown, for whoever can look at its files."""
+    words = " ".join(str(error).split())
+    return f"its documents cannot be shown ({type(error).__name__}: {words:.200})"
 
 
 def _mark(path: Path) -> tuple[bool, int, int, int] | None:
@@ -157,4 +165,4 @@ def content(path: Path) -> bytes | None:
         return file.read(_LARGEST) if plain is not None and plain[0] else None
 
 
-__all__ = ["PICTURES", "Catalogue", "CatalogueEntry", "content"]
+__all__ = ["PICTURES", "Catalogue", "CatalogueEntry", "content", "trouble"]

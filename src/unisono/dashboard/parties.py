@@ -1,12 +1,13 @@
 """Who answered when, and what each party has spent against whom."""
 
 import math
-import tomllib
 from dataclasses import dataclass
 from functools import lru_cache
 
 from unisono.dashboard import shapes
-from unisono.runs.folder import Run
+from unisono.errors import InvalidInput
+from unisono.runs.folder import STUDY, Run
+from unisono.studies.source import toml_document
 
 MOST_LINES = 60  # of the timeline in a strip: the latest
 
@@ -56,8 +57,8 @@ def party_names(run: Run) -> list[str]:
 def _agreed(study: str) -> tuple[str, ...]:
     """The parties that a study file names; none where it cannot be read."""
     try:
-        parties = tomllib.loads(study).get("parties")
-    except (tomllib.TOMLDecodeError, RecursionError):
+        parties = toml_document(study, STUDY)[0].get("parties")
+    except InvalidInput:
         return ()
     return tuple(shapes.text(one.get("name")) for one in shapes.mappings(parties))
 

@@ -2,13 +2,15 @@
 
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from unisono.dashboard import shapes
-from unisono.dashboard.catalogue import CatalogueEntry
+from unisono.dashboard.catalogue import CatalogueEntry, trouble
 from unisono.dashboard.parties import alive, party_names, spending, worst
 from unisono.reports.reading import who
 from unisono.reports.state import opened, simulated
+from unisono.runs.folder import Run
 
 # A sign beside the word, so that colour is never alone.
 SIGNS = {"running": "▶", "finished": "✓", "failed": "✕", "stopped": "■", "unreadable": "?"}
@@ -75,41 +77,56 @@ class RunSummary:
 
 def summarise(entry: CatalogueEntry) -> RunSummary:
     """The line of a run, whatever state its folder is in."""
-    run = entry.run
-    if run is None:
-        return RunSummary(
-            entry.identifier,
-            entry.folder.name,
-            "",
-            entry.state,
-            str(entry.folder),
-            "",
-            "",
-            "",
-            None,
-            None,
-            None,
-            None,
-            None,
-            None,
-            None,
-            "",
-            "",
-            "",
-            entry.trouble,
-            False,
-            False,
-        )
+    if entry.run is None:
+        return _unreadable(entry, entry.trouble)
+    try:
+        return _read(entry, entry.run)
+    except Exception as error:  # whatever lies in a folder, the others are shown
+        return _unreadable(entry, trouble(error))
+
+
+def _unreadable(entry: CatalogueEntry, why: str) -> RunSummary:
+    return RunSummary(
+        id=entry.identifier,
+        title=path_text(entry.folder.name),
+        engine="",
+        state="unreadable",
+        folder=path_text(entry.folder),
+        started="",
+        ended="",
+        party="",
+        rounds=None,
+        of=None,
+        opened=None,
+        answered=None,
+        parties=None,
+        spent=None,
+        budget=None,
+        spent_by="",
+        spent_against="",
+        words="",
+        error=path_text(why),
+        simulated=False,
+        report=False,
+    )
+
+
+def path_text(path: str | Path) -> str:
+    """A path, or words with one, as text that a page can hold: names of files need not be UTF-8."""
+    return str(path).encode(errors="replace").decode()
+
+
+def _read(entry: CatalogueEntry, run: Run) -> RunSummary:
     heading, progress = run.heading, shapes.mapping(run.progress)
     # What a simulation says it spent, nobody has.
     most = None if simulated(run) else worst(spending(run))
     failed = shapes.text(shapes.mapping(run.result).get("failed"))
     return RunSummary(
         id=entry.identifier,
-        title=shapes.text(heading.title) or entry.folder.name,
+        title=shapes.text(heading.title) or path_text(entry.folder.name),
         engine=shapes.text(heading.engine),
         state=entry.state,
-        folder=str(entry.folder),
+        folder=path_text(entry.folder),
         started=shapes.text(heading.started),
         ended=shapes.text(heading.ended),
         party=shapes.text(heading.party),
@@ -142,7 +159,7 @@ def moment(value: str) -> str:
     """A time as people read it, in the time of this machine; what is no time stays as it is."""
     try:
         read = datetime.fromisoformat(value)
-    except ValueError:
+        read = (read if read.tzinfo else read.replace(tzinfo=UTC)).astimezone()
+    except (ValueError, OverflowError):  # the first and the last year have no other zone
         return value
-    read = read if read.tzinfo else read.replace(tzinfo=UTC)
-    return f"{read.astimezone():%Y-%m-%d %H:%M}"
+    return f"{read:%Y-%m-%d %H:%M}"

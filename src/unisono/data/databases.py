@@ -12,12 +12,12 @@ PostgreSQL reads in a transaction that can do nothing else.
 import importlib
 import json
 import os
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from unisono.core.scratch import scratch_folder
 from unisono.data.arrow import ArrowColumn
 from unisono.data.csv_file import CsvDialect
 from unisono.data.parquet_files import parquet_files
@@ -67,7 +67,7 @@ def duckdb_stream(
         try:
             # What a query cannot hold in memory goes where nobody else may read, and is removed.
             with (
-                tempfile.TemporaryDirectory(prefix="unisono-") as scratch,
+                scratch_folder() as scratch,
                 closing(_connected(duckdb, database, given, dialect, scratch)) as connection,
             ):
                 yield connection
@@ -104,7 +104,7 @@ def _connected(
     database: Path | None,
     files: Mapping[str, Path | str],
     dialect: CsvDialect | None,
-    scratch: str,
+    scratch: Path,
 ) -> Any:
     """A connection that reads the database and the named files, and can do nothing else."""
     connection = duckdb.connect(
@@ -113,7 +113,7 @@ def _connected(
         config={
             "autoinstall_known_extensions": "false",
             "memory_limit": _MEMORY,
-            "temp_directory": scratch,
+            "temp_directory": str(scratch),
         },
     )
     allowed: list[str] = []

@@ -4,7 +4,6 @@ import contextlib
 import os
 import signal
 import socket
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from unisono.core.scratch import scratch_folder
 from unisono.deployment.files import held
 from unisono.deployment.job import Job, Progress
 from unisono.engines.flower.app import write_app
@@ -61,7 +61,7 @@ def certificates(job: Job, place: ServerPlace) -> ServerFiles | None:
 def serving(job: Job, place: ServerPlace) -> Iterator[SuperLink]:
     """A SuperLink that admits exactly the parties of the roster."""
     members = job.agreement().members
-    with _alone(job.folder), _superlink(job, place) as link, _scratch() as scratch:
+    with _alone(job.folder), _superlink(job, place) as link, scratch_folder() as scratch:
         if not place.insecure:
             public = [scratch / f"{name}.pub" for name in members.roster.names]
             for path, key in zip(public, members.node_keys, strict=True):
@@ -74,7 +74,7 @@ def run(
     job: Job, link: SuperLink, follow: Callable[[Progress], None], *, stock: bool = False
 ) -> dict[str, Any]:
     """Submit the study and follow it to its end; returns what came out."""
-    with _scratch() as scratch:
+    with scratch_folder() as scratch:
         client = {"client": _STOCK} if stock else {}
         app = write_app(scratch / "unisono-study", _COMPONENT, job.folder.resolve(), **client)
         submitted = link.submit(app)
@@ -130,9 +130,3 @@ def _require_free(host: str, port: int) -> None:
             f"no server can listen at {host}:{port} ({error.strerror}): choose another port, or, "
             "if that is not an address of this machine, one that is (--listen 0.0.0.0)"
         ) from None
-
-
-@contextmanager
-def _scratch() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory() as folder:
-        yield Path(folder)

@@ -25,6 +25,7 @@ import numpy as np
 
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.core.certificate import Certificate, certify
+from unisono.core.clock import ledger_clock
 from unisono.core.costs import added
 from unisono.core.events import Composed
 from unisono.core.ledger import Ledger
@@ -212,7 +213,7 @@ class LocalRun:
     ) -> dict[str, Any]:
         """Whatever follows once all ranges are known, by what was `found` before."""
         built, folder, study = self.built, self.place.folder, self.built.study
-        diary = RunLog(folder, study.algorithm.rounds)
+        diary = RunLog(folder, study.algorithm.rounds, dated=self.place.seed is None)
         budgets = Budgets(folder, list(study.cost), books)
         redrawn = self._keep_order(books)
 
@@ -274,7 +275,8 @@ class LocalRun:
     ) -> dict[str, Any]:
         """Learn every candidate, release the scores, and keep the best."""
         folder, number = self.place.folder, len(built.stages)
-        diary, budgets = RunLog(folder, number), Budgets(folder, list(built.study.cost), books)
+        diary = RunLog(folder, number, dated=self.place.seed is None)
+        budgets = Budgets(folder, list(built.study.cost), books)
         found: dict[str, Any] = {}
         shapes: dict[str, tuple[int, ...]] = {}
         opened: dict[str, int] = {}
@@ -486,7 +488,8 @@ class LocalRun:
     def _book(self, name: str) -> Ledger:
         policy = self.policies[name]
         if self.place.seed is not None:
-            return Ledger.in_memory(policy.core_policy(), ACCOUNTANT, seed=self.place.seed)
+            seed = self.place.seed
+            return Ledger.in_memory(policy.core_policy(), ACCOUNTANT, seed, ledger_clock(seed))
         folder_for(policy.ledger_path.parent)
         ledger = policy.open_ledger()
         remember(self.sets[name], policy.ledger_path)

@@ -32,10 +32,11 @@ def now() -> str:
 
 
 class RunLog:
-    """Writes the timeline of a run; `change` is how far the public iterate moved in each step."""
+    """Writes the timeline of a run; `change` is how far the public iterate moved in each step. A
+    simulation has no times (`dated`): it is the same whenever it is run."""
 
-    def __init__(self, folder: Path, rounds: int) -> None:
-        self._folder, self._rounds = folder, rounds
+    def __init__(self, folder: Path, rounds: int, dated: bool = True) -> None:
+        self._folder, self._rounds, self._dated = folder, rounds, dated
         self._last: np.ndarray | None = None
 
     def step(
@@ -51,7 +52,7 @@ class RunLog:
         names = None if answered is None or len(answered) > _MANY else list(answered)
         line = {
             "round": done,
-            "time": now(),
+            "time": now() if self._dated else None,
             "answered": names,
             "change": self._change(iterate),
             "score": score,

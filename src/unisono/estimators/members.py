@@ -11,6 +11,7 @@ import numpy as np
 
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.core.algorithm import Facts
+from unisono.core.clock import ledger_clock
 from unisono.core.defaults import default_colluders
 from unisono.core.events import Composed
 from unisono.core.ledger import Ledger
@@ -196,7 +197,7 @@ def fresh_ledgers(
         Policy(name, budget, exceptions[budget], relation, unit)
         for name, budget in zip(members.names, budgets, strict=True)
     ]
-    return [Ledger.in_memory(policy, ACCOUNTANT, seed=seed) for policy in policies]
+    return Ledger.all_in_memory(policies, ACCOUNTANT, seed, ledger_clock(seed))
 
 
 def given_ledgers(given: Any, members: Parties, seed: int | None) -> list[Ledger]:

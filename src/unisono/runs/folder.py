@@ -25,8 +25,9 @@ guessed at.
 
 import json
 import os
+import stat
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -37,6 +38,7 @@ from unisono.core.documents import (
     CERTIFICATE,
     RESULT,
     Document,
+    loads,
     no_link,
     other_format,
 )
@@ -155,7 +157,7 @@ def read_run(folder: Path) -> Run:
     return Run(
         folder=folder,
         heading=first,
-        study=_text(folder / STUDY),
+        study=_text(folder / STUDY, damaged),
         progress=PROGRESS.look(folder, damaged),
         timeline=timeline,
         thinned=thinned,
@@ -193,28 +195,44 @@ def _require_types(heading: Heading) -> None:
 
 
 def find_runs(folder: Path, depth: int = 3) -> list[Path]:
-    """Folders with a run, at most so deep; what may not be read is passed over."""
+    """Folders with a run, at most so deep; what may not be read is passed over, and a folder that
+    several links lead to is looked through once."""
+    found: list[Path] = []
+    level, known = [folder], {os.path.realpath(folder)}
+    for left in range(depth, -1, -1):
+        found += [one for one in level if _is(one / HEADING.file, stat.S_ISREG)]
+        inner = sorted(below for one in level for below in _below(one)) if left else []
+        level = []
+        for one in inner:
+            if (real := os.path.realpath(one)) not in known:
+                known.add(real)
+                level.append(one)
+    return sorted(found)
+
+
+def _below(folder: Path) -> list[Path]:
     try:
-        own = [folder] if (folder / HEADING.file).is_file() else []
+        inner = [one for one in folder.iterdir() if one.name[0] != "."]
     except OSError:
         return []
-    return own + _below(folder, depth)
+    return [one for one in inner if _is(one, stat.S_ISDIR)]
 
 
-def _below(folder: Path, depth: int) -> list[Path]:
-    if depth == 0:
-        return []
+def _is(path: Path, kind: Callable[[int], bool]) -> bool:
     try:
-        inner = sorted(one for one in folder.iterdir() if one.is_dir() and one.name[0] != ".")
+        return kind(path.stat().st_mode)
     except OSError:
-        return []
-    return [found for one in inner for found in find_runs(one, depth - 1)]
+        return False
 
 
-def _text(path: Path) -> str | None:
+def _text(path: Path, damaged: list[str]) -> str | None:
     try:
         return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        cause = error.strerror if isinstance(error, OSError) else "no UTF-8"
+        damaged.append(f"{path.name} ({cause})")
         return None
 
 
@@ -253,12 +271,15 @@ def _lines(path: Path, damaged: list[str]) -> tuple[tuple[Mapping[str, Any], ...
                 left += 1
                 if len(early) > LINES:
                     early, every = early[::2], 2 * every
-    except OSError:
+    except FileNotFoundError:
+        return (), False
+    except OSError as error:
+        damaged.append(f"{path.name} ({error.strerror})")
         return (), False
     found = []
     for line in (*early, *latest):
         try:
-            read = json.loads(line)
+            read = loads(line)
         except (ValueError, RecursionError):
             break
         if isinstance(read, dict) and read.get("format") != TIMELINE_FORMAT:

@@ -60,10 +60,13 @@ def faults(file: StudyFile) -> Iterator[Fault]:
 
 
 def _people(file: StudyFile) -> Iterator[Fault]:
-    for number, name in enumerate(file.names):
-        if name in file.names[:number]:
-            yield ("parties", number, "name"), f"'{name}' stands twice: give each party its own"
-        own, most = file.parties[number].epsilon, file.privacy.epsilon
+    known: set[str] = set()
+    for number, party in enumerate(file.parties):
+        if party.name in known:
+            words = f"'{party.name}' stands twice: give each party its own"
+            yield ("parties", number, "name"), words
+        known.add(party.name)
+        own, most = party.epsilon, file.privacy.epsilon
         if own is not None and own > most:
             words = f"{own:g} is above the study's {most:g}, which is stated for all parties"
             yield ("parties", number, "epsilon"), f"{words}: raise privacy.epsilon, or lower this"

@@ -12,6 +12,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,7 +25,8 @@ from unisono.errors import InvalidInput
 Place = tuple[str | int, ...]
 TODO = "TODO"  # stands where people are to fill in what a draft cannot know
 Fault = tuple[Place, str]
-_LARGEST_FILE, _PARTS, _MOST_FAULTS, _LONGEST_VALUE = 2**20, 32, 50, 200
+_LARGEST_FILE, _MOST_ENTRIES = 2**20, 100_000
+_PARTS, _MOST_FAULTS, _LONGEST_VALUE = 32, 50, 200
 _LONG_KEY = re.compile(
     rf"""(?:(?:"[^"\n]*+"|'[^'\n]*+'|(?<![\w-])[\w-]++)[ \t]*+\.[ \t]*+){{{_PARTS}}}"""
 )
@@ -68,7 +70,7 @@ def read(
     file = Path(path)
     try:
         if file.stat().st_size > _LARGEST_FILE:
-            raise InvalidInput(f"{path} is larger than 1 MB: it cannot be the file that is meant")
+            raise _too_large(path)
         text = file.read_text(encoding="utf-8")
     except OSError as error:
         raise InvalidInput(
@@ -87,7 +89,7 @@ def parse(
 ) -> tuple[Model, Source]:
     """The model that a text says; `path` is what errors call it."""
     source = Source(path, text)
-    document, plain = _document(text, path)
+    document, plain = toml_document(text, path)
     if unfilled := list(_unfilled(document)):
         raise source.refusal(unfilled[:_MOST_FAULTS], len(unfilled) - _MOST_FAULTS)
     try:
@@ -98,16 +100,25 @@ def parse(
             for one in error.errors(include_url=False)
             if one["type"] != "default_factory_not_called"  # it follows from another fault
         ]
-        found = list(_faults(model, document, details))
-        raise source.refusal(found[:_MOST_FAULTS], len(found) - _MOST_FAULTS) from None
+        grouped = _by_place(document, details)
+        shown = islice(grouped.items(), _MOST_FAULTS)
+        faults = [_fault_at(model, document, place, own) for place, own in shown]
+        raise source.refusal(faults, len(grouped) - _MOST_FAULTS) from None
     if faults := list(checks(made)):
-        raise source.refusal(faults)
+        raise source.refusal(faults[:_MOST_FAULTS], len(faults) - _MOST_FAULTS)
     return made, source
 
 
-def _document(text: str, path: str) -> tuple[dict[str, Any], str]:
+def toml_document(text: str, path: str) -> tuple[dict[str, Any], str]:
     """What a text says, and the same as JSON: of that, strict models take lists for tuples and
-    names for choices, and nothing else."""
+    names for choices, and nothing else. Its size is limited before it is read."""
+    if len(text) > _LARGEST_FILE:
+        raise _too_large(path)
+    if (entries := text.count("\n") + text.count(",")) > _MOST_ENTRIES:
+        raise InvalidInput(
+            f"{path} has {entries:,} lines and list entries, and at most {_MOST_ENTRIES:,} are "
+            "read: shorten it"
+        )
     if found := _LONG_KEY.search(text):  # reading one takes the square of its length
         number = text.count("\n", 0, found.start()) + 1
         raise InvalidInput(f"{path} line {number}: a key of more than {_PARTS} parts: shorten it")
@@ -122,6 +133,10 @@ def _document(text: str, path: str) -> tuple[dict[str, Any], str]:
         raise InvalidInput(f"{path}: lists or tables lie too deep in each other") from None
     except ValueError:
         raise InvalidInput(f"{path}: a number has too many digits: write a smaller one") from None
+
+
+def _too_large(path: object) -> InvalidInput:
+    return InvalidInput(f"{path} is larger than 1 MB: it cannot be the file that is meant")
 
 
 def _unfilled(said: Any, place: Place = ()) -> Iterator[Fault]:
@@ -230,19 +245,21 @@ _WORDS = {
 }
 
 
-def _faults(model: type[BaseModel], document: Any, errors: Iterable[Any]) -> Iterator[Fault]:
-    """One fault for each place. A value that may be of several kinds has one for each of them,
-    which only together say what may be written."""
+def _by_place(document: Any, errors: Iterable[Any]) -> dict[Place, list[Any]]:
     grouped: dict[Place, list[Any]] = {}
     for error in errors:
         grouped.setdefault(_place(error, document), []).append(error)
-    for place, own in grouped.items():
-        if len(own) == 1:
-            yield _fault(model, document, own[0])
-            continue
-        said = _short(json.dumps(own[0]["input"], default=str, ensure_ascii=False))
-        choices = dict.fromkeys(_remedy(error) for error in own)
-        yield place, f"{said} is not allowed: {', or '.join(choices)}"
+    return grouped
+
+
+def _fault_at(model: type[BaseModel], document: Any, place: Place, own: list[Any]) -> Fault:
+    """One fault for each place. A value that may be of several kinds has an error for each of them,
+    which only together say what may be written."""
+    if len(own) == 1:
+        return _fault(model, document, own[0])
+    said = _short(json.dumps(own[0]["input"], default=str, ensure_ascii=False))
+    choices = dict.fromkeys(_remedy(error) for error in own)
+    return place, f"{said} is not allowed: {', or '.join(choices)}"
 
 
 def _remedy(error: Any) -> str:
@@ -358,4 +375,4 @@ def _fields(schema: Any) -> set[str]:
     return found.union(*(_fields(inner) for inner in schema.get("$defs", {}).values()))
 
 
-__all__ = ["NAME", "TODO", "Fault", "Place", "Source", "parse", "read"]
+__all__ = ["NAME", "TODO", "Fault", "Place", "Source", "parse", "read", "toml_document"]

@@ -120,15 +120,13 @@ def test_an_endless_answer_is_cut_off():
 
 def test_an_answer_that_comes_byte_by_byte_is_given_up(monkeypatch):
     monkeypatch.setattr(http_client, "_WHOLE", 0.3)
-    written = []
 
     def dripping(handler):
         handler.send_response(200)
-        handler.send_header("content-length", "100")
+        handler.send_header("content-length", "1000")
         handler.end_headers()
-        for _ in range(100):
+        for _ in range(1000):
             handler.wfile.write(b"x")
-            written.append(1)
             time.sleep(0.05)
 
     with (
@@ -137,7 +135,6 @@ def test_an_answer_that_comes_byte_by_byte_is_given_up(monkeypatch):
         pytest.raises(httpx.ReadTimeout, match="not ended") as caught,
     ):
         party.heartbeat()
-    assert len(written) < 50
     assert not explain(caught.value, address).final  # a slow network, perhaps: it tries again
 
 

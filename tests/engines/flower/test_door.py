@@ -292,7 +292,7 @@ def test_whoever_asks_for_nothing_is_not_waited_for(sent, answer):
                 await asyncio.sleep(0.01)
             reader, writer = await asyncio.open_connection(*listening.getsockname())
             writer.write(sent)
-            found = await asyncio.wait_for(reader.read(), 5)  # until it is closed
+            found = await asyncio.wait_for(reader.read(), 60)  # until it is closed
             writer.close()
             await writer.wait_closed()
             server.should_exit = True

@@ -117,22 +117,41 @@ def test_the_last_reply_is_handed_over_before_the_party_leaves():
 def test_while_an_answer_takes_long_the_party_says_that_it_is_there(monkeypatch):
     monkeypatch.setattr(party_client, "_BEAT", 0.02)
     monkeypatch.setattr(party_client, "_LOOK", 0.01)
-    fleet = answered([message(b"1", b"a")], lambda data: time.sleep(0.3) or data)
-    assert 2 <= fleet.beats <= 15
+    stop, beaten = threading.Event(), []
+    fleet = Fleet([message(b"1", b"a")], stop)
+    third = threading.Event()
+
+    def beat():
+        beaten.append(time.monotonic())
+        if len(beaten) == 3:
+            third.set()
+
+    fleet.beat = beat
+    _Resident(fleet, lambda data: data if third.wait(60) else b"", stop).work()
+    assert fleet.sent == [(b"1", b"a")]
+    assert beaten[2] - beaten[0] > 0.02  # and not without end
 
 
 def test_a_server_that_does_not_wait_is_not_asked_without_end(monkeypatch):
     monkeypatch.setattr(party_client, "_SHORTEST_RETRY", 0.05)
-    stop = threading.Event()
+    monkeypatch.setattr(party_client, "_SOON", 60.0)
+    paused = []
+
+    class Stop(threading.Event):
+        def wait(self, timeout=None):
+            paused.append(timeout)
+            if len(paused) == 4:
+                self.set()
+            return self.is_set()
 
     class Hasty(Fleet):
         def next_message(self, identifier, reply, wait):
             self.waited.append(wait)
 
-    fleet = Hasty([], stop)
-    threading.Timer(0.5, stop.set).start()
-    _Resident(fleet, bytes.upper, stop).work()
-    assert 2 <= len(fleet.waited) <= 6
+    fleet = Hasty([], Stop())
+    _Resident(fleet, bytes.upper, fleet.stop).work()
+    assert paused == [0.05, 0.1, 0.2, 0.4]
+    assert len(fleet.waited) in (4, 5)  # one more may end a request that waits
 
 
 def test_a_party_that_is_to_stop_does_not_wait_for_a_message_till_the_end():
@@ -150,7 +169,7 @@ def test_a_party_that_is_to_stop_does_not_wait_for_a_message_till_the_end():
     thread.start()
     time.sleep(0.05)
     stop.set()
-    thread.join(5)
+    thread.join(60)
     assert not thread.is_alive()
 
 

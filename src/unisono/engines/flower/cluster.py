@@ -19,7 +19,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import tomllib
@@ -31,6 +30,7 @@ from typing import Any, NoReturn, Self
 
 from cryptography.hazmat.primitives import serialization
 
+from unisono.core.scratch import scratch_folder
 from unisono.engines.flower import child_process
 from unisono.engines.flower.certificates import ServerFiles, load_public_key
 from unisono.engines.flower.processes import free_port, marked
@@ -75,6 +75,7 @@ class SuperLink:
         self._mark = uuid.uuid4().hex
         self._previous_handler: Any = None
         self._private: Path | None = None
+        self._scratch = contextlib.ExitStack()
 
     @property
     def address(self) -> str:
@@ -107,8 +108,7 @@ class SuperLink:
     ) -> None:
         self.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
-        if self._private is not None:
-            shutil.rmtree(self._private, ignore_errors=True)
+        self._scratch.close()
         if self._previous_handler is not None:
             signal.signal(signal.SIGTERM, self._previous_handler)
 
@@ -120,7 +120,7 @@ class SuperLink:
         may have about a hundred characters only.
         """
         if self._private is None:
-            self._private = Path(tempfile.mkdtemp(prefix="unisono-"))
+            self._private = self._scratch.enter_context(scratch_folder())
         return self._private / "superlink"
 
     def start(self) -> None:

@@ -7,8 +7,6 @@ from unisono.core.events import Everyone, Poisson, Sampler, WithoutReplacement
 from unisono.core.trust import Relation, Unit
 from unisono.core.words import (
     RELATION_WORDS,
-    budget_guess,
-    guess_words,
     jsonable,
     number,
     one_in,
@@ -68,19 +66,17 @@ def sampler_words(sampler: Sampler) -> str:
 
 
 def reconstruction_words(blind: float, bound: float) -> str:
-    """How well a secret can be guessed that blind guessing sometimes hits."""
+    """How often a secret is found that is sometimes found without any release."""
     return (
-        f"A secret of yours that a blind guess hits with a chance of {one_in(blind)} is guessed "
-        f"with at most {percent(bound)} success."
+        f"A secret value that is found with probability {one_in(blind)} without these releases is "
+        f"found with probability at most {percent(bound)} with them."
     )
 
 
 __all__ = [
     "RELATION_WORDS",
     "bar",
-    "budget_guess",
     "clean",
-    "guess_words",
     "jsonable",
     "number",
     "one_in",

@@ -4,6 +4,7 @@ import difflib
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any
+from unicodedata import category
 
 from unisono.core.trust import Relation
 
@@ -172,6 +173,38 @@ def promise_words(epsilon: float, delta: float, relation: str, unit: str) -> str
         f"Whatever comes out, {change} makes it at most "
         f"{number(math.exp(epsilon), 3)} times as likely (e^epsilon){allowance}."
     )
+
+
+# Categories of characters that begin another line, move a cursor, turn the direction of writing or
+# are not text at all; two of them join letters in Persian and Hindi, and stay.
+_CONTROLS = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
+_JOINERS = "\u200c\u200d"
+
+
+def controls(text: str) -> str:
+    """The characters of a text that could forge what a screen or a page shows.
+
+    >>> controls("title\\n  epsilon 0.1"), controls("naïve α"), controls("\\u202egpj.exe")
+    ('\\n', '', '\\u202e')
+    """
+    if text.isprintable():
+        return ""
+    return "".join(c for c in text if category(c) in _CONTROLS and c not in _JOINERS)
+
+
+def clean(text: str) -> str:
+    """Somebody else's text for one line of a screen or a page.
+
+    >>> clean("a\\x1b[31mb\\nc\\u202e")
+    'a?[31mb?c?'
+    """
+    found = controls(text)
+    return text.translate(dict.fromkeys(map(ord, found), "?")) if found else text
+
+
+def clean_lines(text: str) -> str:
+    """The same for text of several lines."""
+    return "\n".join(map(clean, text.split("\n")))
 
 
 def did_you_mean(said: object, known: Iterable[str]) -> str:

@@ -1,12 +1,14 @@
 """Plain words for a terminal; words and numbers that reports share are in `core.words`."""
 
 import math
-import unicodedata
 
 from unisono.core.events import Everyone, Poisson, Sampler, WithoutReplacement
 from unisono.core.trust import Relation, Unit
 from unisono.core.words import (
     RELATION_WORDS,
+    clean,
+    clean_lines,
+    controls,
     jsonable,
     number,
     one_in,
@@ -27,11 +29,6 @@ def bar(share: float, width: int = 24) -> str:
     """
     filled = width if share >= 1 else min(width - 1, math.ceil(max(share, 0.0) * width))
     return "#" * filled + "-" * (width - filled)
-
-
-def clean(text: str) -> str:
-    """Text from a file, without control characters that a terminal would obey."""
-    return "".join("?" if unicodedata.category(c) in ("Cc", "Cf") else c for c in text)
 
 
 _UNITS = {
@@ -77,6 +74,8 @@ __all__ = [
     "RELATION_WORDS",
     "bar",
     "clean",
+    "clean_lines",
+    "controls",
     "jsonable",
     "number",
     "one_in",

@@ -23,7 +23,7 @@ from unisono.core.policy import Budget
 from unisono.core.raises import Raise
 from unisono.core.success import attack_success
 from unisono.core.trust import Relation, Trust, Unit, Viewer, describe
-from unisono.core.words import budget_guess, number
+from unisono.core.words import budget_guess, clean, number
 from unisono.errors import UndefinedRelation, UnknownEvent
 
 
@@ -305,8 +305,8 @@ def _budget_rows(spending: Spending) -> list[str]:
     if spending.raises:
         rows.append(f"      the budget began with {spending.issued.words}")
     rows += [
-        f"      raised on {one.time[:10]} to {one.budget.words}, signed by {_clean(one.signer)} "
-        f"(key {one.key[:16]}…): {_clean(one.reason)}"
+        f"      raised on {one.time[:10]} to {one.budget.words}, signed by {clean(one.signer)} "
+        f"(key {one.key[:16]}…): {clean(one.reason)}"
         for one in spending.raises
     ]
     if spending.this_year:
@@ -316,11 +316,6 @@ def _budget_rows(spending: Spending) -> list[str]:
             f"{_shown(spending.per_year[worst])} against {describe(worst)}"
         )
     return rows
-
-
-def _clean(text: str) -> str:
-    """Text from a ledger in one line, without what a terminal would obey."""
-    return "".join(c if c.isprintable() else "?" for c in text)
 
 
 TRUST_WORDS = {

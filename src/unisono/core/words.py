@@ -203,8 +203,9 @@ def clean(text: str) -> str:
 
 
 def clean_lines(text: str) -> str:
-    """The same for text of several lines."""
-    return "\n".join(map(clean, text.split("\n")))
+    """The same for text of several lines, in which tabs stay."""
+    kept = ("\t".join(map(clean, line.split("\t"))) for line in text.split("\n"))
+    return "\n".join(kept)
 
 
 def did_you_mean(said: object, known: Iterable[str]) -> str:

@@ -16,7 +16,7 @@ from unisono.algorithms.evaluation_text import learnt_from, metric_row
 from unisono.core.certificate import TRUST_WORDS, Line, certified_guess
 from unisono.core.success import attack_success
 from unisono.core.trust import Relation, Trust, Viewer, describe
-from unisono.core.words import number
+from unisono.core.words import clean, clean_lines, number
 from unisono.data.columns import NumericColumn
 from unisono.errors import InvalidInput
 from unisono.models.fitted import FittedModel, load, portable_text
@@ -186,8 +186,13 @@ def as_markdown(model: FittedModel) -> str:
 
 def _plain(text: str) -> str:
     """Text that Markdown takes for text."""
-    clean = "".join(c if c.isprintable() else " " for c in text)
-    return clean.replace("\\", "\\\\").replace("<", "&lt;").replace("[", "\\[").replace("`", "\\`")
+    return (
+        clean(text)
+        .replace("\\", "\\\\")
+        .replace("<", "&lt;")
+        .replace("[", "\\[")
+        .replace("`", "\\`")
+    )
 
 
 _STYLE = (
@@ -206,7 +211,7 @@ def as_html(model: FittedModel) -> str:
         + "</ul></section>"
         for section in card(model)
     )
-    return (
+    return clean_lines(
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
         f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head>'
         f"<body><h1>{title}</h1>{body}</body></html>\n"

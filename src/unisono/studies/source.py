@@ -150,13 +150,13 @@ def _forged(document: Any) -> Iterator[Fault]:
             if found := controls(text):
                 yield (
                     place,
-                    f"{text!a} holds {_named(found)}: write plain text on one line, without "
-                    "control characters",
+                    f"{_short(ascii(text))} holds {_named(found)}: write plain text on one line, "
+                    "without control characters",
                 )
 
 
 def _named(letters: str) -> str:
-    return ", ".join(f"U+{ord(letter):04X}" for letter in dict.fromkeys(letters))
+    return ", ".join(f"U+{ord(letter):04X}" for letter in list(dict.fromkeys(letters))[:3])
 
 
 def _texts(said: Any, place: Place = ()) -> Iterator[tuple[Place, str]]:

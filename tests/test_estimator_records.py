@@ -1,5 +1,7 @@
 """What estimators and statistics are given: frames, declared columns, persons, files, batches."""
 
+import itertools
+import re
 import warnings
 from dataclasses import replace
 
@@ -24,6 +26,7 @@ from unisono.core.study import Study
 from unisono.core.trust import FINAL_MODEL, Relation, Unit
 from unisono.data import UnreadValues, as_table
 from unisono.data.given import is_frame, stream_of, table_of
+from unisono.data.people import blanked
 from unisono.engines import in_process
 from unisono.errors import BudgetExceeded, ClippedValues, InvalidInput
 from unisono.estimators import (
@@ -36,6 +39,7 @@ from unisono.estimators import (
     PrivateRidge,
     foundation,
 )
+from unisono.estimators.members import Membership, persons_at
 from unisono.problems.glm import GeneralizedLinear
 from unisono.releases import person_sum
 from unisono.studies import build as study_build
@@ -482,14 +486,79 @@ def test_parties_and_persons_who_are_at_several():
     rows = np.column_stack([cells["age"], cells["dose"]])
     half = np.arange(len(rows)) % 2
     how = {"bounds": (0, 9), "records_per_person": 3}
-    with pytest.raises(InvalidInput, match="at 2 parties, and person_at_parties is 1"):
-        made("logistic", **how).fit(rows, cells["sick"], half, cells["patient"])
+    with pytest.warns(ClippedValues, match="person_at_parties, which is 1: each of them") as told:
+        alone = made("logistic", **how).fit(rows, cells["sick"], half, cells["patient"])
+    assert alone.certificate_.declarations == {"parties_disjoint": True}
+    said = [str(one.message) for one in told if "person_at_parties" in str(one.message)]
+    assert re.findall(r"\d+", " ".join(said)) == ["1"]  # what is declared, and nothing exact
     both = made("logistic", **how, person_at_parties=2)
     both.fit(rows, cells["sick"], half, cells["patient"])
     assert both.certificate_.declarations == {"person_at_parties": 2}
     sampled = made("network", **how, person_at_parties=2, batch_size=10)
     with pytest.raises(InvalidInput, match="person_at_parties = 2 with sampling"):
         sampled.fit(rows, cells["sick"], half, cells["patient"])
+
+
+def placed(owners, most, group=2, seed=7):
+    """Persons of parties whose records are these persons', by the owners of what is left."""
+    cells = [owner for own in owners for owner in own]
+    ends = np.cumsum([0, *map(len, owners)])
+    rows = tuple(np.arange(a, b) for a, b in itertools.pairwise(ends))
+    members = Membership(tuple(f"party {n}" for n in range(len(owners))), rows)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        people = persons_at(members, cells, group, seed, "", most)
+    return [
+        [[cells[own[place]] for place in person if place >= 0] for person in found]
+        for own, found in zip(rows, people, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("most", [1, 2, 3])
+@pytest.mark.parametrize("group", [1, 2])
+def test_a_person_counts_at_as_many_parties_as_are_declared(most, group):
+    """Whoever else is there, and with as many rows as before: blank ones take the others' place."""
+    owners = [["ann", "bob", "ann"], ["ann", "cid"], ["dora", "ann"], ["ann", "bob"]]
+    found = placed(owners, most, group)
+    assert [len(own) for own in found] == [2, 2, 2, 2]  # public sizes are what they were
+    counted = {
+        name: sum(any(name in person for person in own) for own in found)
+        for name in ("ann", "bob", "cid", "dora")
+    }
+    assert counted == {"ann": min(most, 4), "bob": min(most, 2), "cid": 1, "dora": 1}
+    assert all(len(set(person)) <= 1 for own in found for person in own)
+    # Neighbors: without bob, ann counts where she did.
+    others = [[name if name != "bob" else "eve" for name in own] for own in owners]
+
+    def of_ann(parties):
+        return [any("ann" in person for person in own) for own in parties]
+
+    assert of_ann(placed(others, most, group)) == of_ann(found)
+
+
+def test_where_a_person_counts_is_drawn_evenly():
+    """400 persons at four parties: each party keeps 100 of them, within 4.6 deviations."""
+    names = [f"p{number}" for number in range(400)]
+    kept = [sum(map(bool, own)) for own in placed([names] * 4, 1)]
+    assert sum(kept) == 400
+    assert all(abs(own - 100) < 40 for own in kept)
+
+
+def test_blank_rows_of_persons_teach_nothing():
+    """One record each: what is dropped is NaN in the arrays, or zero where labels are whole."""
+    rows, there = np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([True, False])
+    assert np.isnan(blanked(rows, there)[1]).all()
+    assert blanked(np.array([5, 6]), there).tolist() == [5, 0]
+    assert blanked(rows, np.array([True, True])) is rows
+    cells = visits()
+    table = np.column_stack([cells["age"], cells["dose"]])
+    half = np.arange(len(table)) % 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = made("logistic", bounds=(0, 9), records_per_person=1).fit(
+            table, cells["sick"], half, cells["patient"]
+        )
+    assert np.isfinite(found.coef_).all()
 
 
 def test_ledgers_that_count_persons():

@@ -387,8 +387,8 @@ def test_random_stopping_with_networks_states_what_is_known():
     assert own.certificate_.epsilon(FINAL_MODEL, Relation.ZERO_OUT) <= 4
     assert REPLACE not in {line.relation for line in own.certificate_.lines}
     said = replace(own.certificate_, simulated=False).text()
-    assert "whether one record is there" in said  # and nothing of which of two it is, but by two
-    assert "and which of two it is at most" in said
+    assert "whether one record was used or left blank" in said
+    assert "for inferring which of two values one record has" in said  # by two steps
 
 
 def test_words_of_a_certificate_are_about_what_is_stated_against_everybody():
@@ -402,10 +402,16 @@ def test_words_of_a_certificate_are_about_what_is_stated_against_everybody():
     lines = [line(viewer, Relation.ZERO_OUT, 1.0) for viewer in viewers]
     some = replace(found, simulated=False, lines=[line(viewers[0], REPLACE, 0.1), *lines])
     once = percent(budget_guess(1.0, 0.0))
-    assert f"whether one record is there is right at most {once}" in some.text()
-    assert f"which of two it is at most {percent(budget_guess(2.0, 0.0))}" in some.text()
+    two_steps = percent(1 - math.exp(-1) / 2)
+    assert f"at most {once} for inferring whether one record was used" in some.text()
+    assert f"at most {two_steps} for inferring which of two values" in some.text()
     all_of = [line(viewer, REPLACE, 1.5) for viewer in viewers]
-    assert "guess about one record is right" in replace(some, lines=[*all_of, *lines]).text()
+    for asked, directly in ((REPLACE, True), (Relation.ZERO_OUT, False)):
+        settings = {"privacy": {"relation": str(asked)}}
+        text = replace(some, lines=[*all_of, *lines], settings=settings).text()
+        assert ("whether one record" not in text) is directly
+        bound = percent(budget_guess(1.5, 0.0)) if directly else two_steps
+        assert f"at most {bound} for inferring which of two values" in text
 
 
 def test_a_shared_release_gives_what_a_fit_of_its_own_would():

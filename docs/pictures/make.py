@@ -228,14 +228,14 @@ def composition() -> str:
 
 
 def guesses() -> str:
-    """How often the best guess is right, for an epsilon."""
+    """The success probability of the best attack, for an epsilon."""
     across = [k / 20 for k in range(161)]
     pure = [100 * math.exp(e) / (1 + math.exp(e)) for e in across]
     return chart(
-        [("best guess", BLUE, pure), ("blind guess", ORANGE, [50.0] * len(across))],
+        [("best attack", BLUE, pure), ("chance", ORANGE, [50.0] * len(across))],
         across,
         x_label="epsilon",
-        y_label="right, per cent, at most",
+        y_label="success, per cent, at most",
         top=100,
         ticks=(50, 75, 90, 100),
         marks=(0, 1, 2, 4, 6, 8),

@@ -21,7 +21,8 @@ each class into its exit code and prints the message without a traceback.
     │   ├── LargeDeltaWarning       delta >= 1 / units: a whole unit could be published
     │   ├── PredictableNoiseWarning a seed: whoever knows it subtracts the noise
     │   └── FreshBudgetWarning      no ledger was given: this budget is forgotten
-    └── ClippedValues           some values lay outside their public bounds
+    ├── ClippedValues           some values lay outside their public bounds
+    └── BusyLedgerWarning       another process holds the ledger, and this one waits
 
 Whoever wants none of these promises weakened makes them errors, before anything is spent:
 ``warnings.simplefilter("error", unisono.PrivacyWarning)``.
@@ -109,6 +110,10 @@ class FreshBudgetWarning(PrivacyWarning):
 
 class ClippedValues(UserWarning):
     """Some of the values lie outside their public bounds; whoever holds them is told so alone."""
+
+
+class BusyLedgerWarning(UserWarning):
+    """Another process holds the ledger; this one waits for it, up to a limit."""
 
 
 def warn(text: str, category: type[Warning]) -> None:

@@ -44,22 +44,23 @@ def test_noise_is_measured_by_one_record():
 
 def test_plain_words_come_before_numbers():
     text = " ".join(run("cost", "--noise", "4").split())
-    words = "can tell which of two records you gave with at most 59.9 % success"
+    words = "is at most 59.9 % for inferring which of two values one record has"
     assert words in text
     assert text.index(words) < text.index("membership advantage")
-    assert "(50 % is blind guessing)" in text
+    assert "success probability of the best attack (50 % is chance)" in text
 
 
 @pytest.mark.parametrize(
     ("relation", "words"),
     [
-        ("zero-out", "whether your values were used or blanked out"),
-        ("add-or-remove", "whether you took part"),
+        ("zero-out", "at most 55 % for inferring whether one record was used or left blank"),
+        ("add-or-remove", "at most 55 % for inferring whether one record took part"),
     ],
 )
 def test_words_follow_the_relation(relation, words):
     text = " ".join(run("cost", "--noise", "4", "--relation", relation).split())
     assert words in text
+    assert "and at most 59.9 % for inferring which of two values one record has" in text
 
 
 def test_poisson_golden_value():

@@ -4,7 +4,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unisono.cli import words
-from unisono.core.trust import Relation
 
 POSITIVE = st.floats(1e-12, 1e12, allow_nan=False)
 
@@ -26,16 +25,6 @@ def test_percentages_are_upper_bounds(probability):
     shown = float(words.percent(probability).removesuffix(" %"))
     assert shown >= 100 * probability - 1e-9
     assert shown <= 100 * probability + 0.100001
-
-
-@given(st.floats(0.5, 1), st.sampled_from(list(Relation)))
-def test_the_sentence_about_an_adversary_is_true(guess, relation):
-    text = words.guess_words(guess, relation)
-    shown = float(text.split("at most ")[1].split(" %")[0])
-    assert shown >= 100 * guess - 1e-9
-    if "out of 100" in text:
-        wrong = float(text.split("At least ")[1].split(" ")[0])
-        assert wrong <= 100 * (1 - guess) + 1e-8
 
 
 @given(st.floats(0, 3))

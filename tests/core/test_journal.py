@@ -1,19 +1,27 @@
 """The journal: append-only, chained, repaired after a crash, shared between processes."""
 
 import errno
+import fcntl
 import json
 import os
 import subprocess
 import sys
 import threading
+import warnings
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unisono.core.journal import GENESIS, Journal, create, heads, is_torn, read
-from unisono.errors import InvalidInput, LedgerCorrupted, LedgerUnavailable
+from unisono.core.journal import GENESIS, Journal, LockWait, create, heads, is_torn, read
+from unisono.errors import (
+    BusyLedgerWarning,
+    InvalidInput,
+    LedgerCorrupted,
+    LedgerUnavailable,
+)
 
 
 def write(path, documents):
@@ -247,3 +255,98 @@ def test_a_forked_child_opens_its_own_lock(tmp_path):
         with pytest.raises(subprocess.TimeoutExpired):
             child.wait(timeout=1.5)
     assert child.wait(timeout=60) == 0
+
+
+# ------------------------------------------------------------- waiting for others
+
+
+class Clock:
+    """Time that passes only where somebody sleeps."""
+
+    def __init__(self, at=()):
+        self.now, self.at = 0.0, dict(at)
+
+    def __call__(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += seconds
+        for moment in [one for one in self.at if one <= self.now]:
+            self.at.pop(moment)()
+
+
+def waiting(journal, clock):
+    journal.wait = LockWait(clock=clock, sleep=clock.sleep)
+    return journal
+
+
+def test_a_ledger_that_another_process_holds_is_waited_for_and_the_holder_named(tmp_path):
+    path = tmp_path / "book"
+    write(path, [{"a": 1}]).close()
+    program = (
+        "import fcntl, sys\n"
+        f"file = open({str(path)!r}, 'r+b')\n"
+        "fcntl.flock(file, fcntl.LOCK_EX)\n"
+        "print('held', flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    holder = subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        assert holder.stdout.readline() == b"held\n"
+        before, clock = path.read_bytes(), Clock()
+        journal = waiting(Journal(path), clock)
+        with (
+            pytest.warns(BusyLedgerWarning, match=f"process {holder.pid} .*waiting for up to 60"),
+            pytest.raises(LedgerUnavailable, match=f"(?s)process {holder.pid} .*No privacy budget"),
+            journal.locked(),
+        ):
+            pytest.fail("it was locked")
+        assert 60 <= clock.now < 60.1
+        assert path.read_bytes() == before
+    finally:
+        holder.communicate()
+    with journal.locked():  # nothing remains of the attempt, in the thread's lock neither
+        journal.append([{"b": 2}])
+    assert len(read(path)[0]) == 2
+
+
+@pytest.mark.parametrize(("moment", "warned"), [(0.5, False), (30.0, True)])
+def test_a_ledger_that_becomes_free_in_time_is_used(tmp_path, moment, warned):
+    path = tmp_path / "book"
+    first = write(path, [{"a": 1}])
+    first.acquire()
+    clock = Clock({moment: first.release})
+    second = waiting(Journal(path), clock)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        with second.locked():
+            second.append([{"b": 2}])
+    assert [one.category for one in said] == [BusyLedgerWarning] * warned
+    assert all("this process" in str(one.message) for one in said)
+    assert moment <= clock.now < moment + 0.1
+    assert len(read(path)[0]) == 2
+
+
+def test_a_free_ledger_is_locked_by_one_call_and_without_a_look_at_the_time(tmp_path, monkeypatch):
+    journal = write(tmp_path / "book", [{"a": 1}])
+    calls, lock = [], fcntl.flock
+    monkeypatch.setattr(fcntl, "flock", lambda *how: (calls.append(how), lock(*how)))
+    journal.wait = LockWait(sleep=lambda _: pytest.fail("nobody holds it"))
+    with journal.locked():
+        assert len(calls) == 1
+
+
+def test_who_holds_it_may_be_unknown(tmp_path, monkeypatch):
+    """Other systems than Linux have no list of locks."""
+    path = tmp_path / "book"
+    first = write(path, [{"a": 1}])
+    monkeypatch.setattr(Path, "read_text", lambda *_, **__: "")
+    with first.locked():
+        second = waiting(Journal(path), Clock())
+        with (
+            pytest.warns(BusyLedgerWarning, match="another process"),
+            pytest.raises(LedgerUnavailable, match="another process"),
+        ):
+            second.acquire()

@@ -134,7 +134,7 @@ def test_shares_are_drawn_of_laws_that_have_them_only(law):
             noise_steps(bytes(32), event, SCALE.grid, (4,), 3)
 
 
-OWN = {"core/kinds.py", "accounting/translate.py"}
+OWN = {"core/kinds.py", "accounting/law_costs.py"}
 # Theory that exists for the Gaussian alone: samplers in compiled programs, noise in computations.
 GAUSSIAN_ONLY = {"core/in_graph.py", "core/release.py"}
 

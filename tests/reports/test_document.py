@@ -167,7 +167,7 @@ def test_the_summary_says_what_is_promised_and_what_not(folder):
     assert "3 parties (north, south and west) with 130 records learned a linear model that" in text
     assert "predicts diagnosis (benign or malignant) from " in text
     # (e + 1e-4) / (1 + e) = 0.73108..., rounded up
-    assert "is right at most 73.2 % of the time" in text
+    assert "is at most 73.2 % for inferring which of two values one record has" in text
     assert (
         "What is NOT promised: protection against the server together with more than 1 party"
         in (text)
@@ -537,11 +537,11 @@ def test_numbers_of_one_guess_agree(folder):
     run = read_run(folder())
     [dots] = of_kind(run, "summary", "guesses")
     text = words(run)
-    shown = re.search(r"right at most ([\d.]+) %", text)[1]
-    assert dots["title"] == f"Of 100 guesses, at most {shown} are right on average"
+    shown = re.search(r"is at most ([\d.]+) % for inferring", text)[1]
+    assert dots["title"] == f"Of 100 attacks, at most {shown} succeed on average"
     drawn = charts.guesses(dots["right"], title="t")
-    assert f"{round(float(shown) - 50, 1):g} more right, at most" in drawn
-    assert f"{round(100 - float(shown), 1):g} wrong, at least" in drawn
+    assert f"{round(float(shown) - 50, 1):g} more succeed, at most" in drawn
+    assert f"{round(100 - float(shown), 1):g} fail, at least" in drawn
 
 
 def test_a_coefficient_that_is_only_its_prior_is_no_estimate(folder):

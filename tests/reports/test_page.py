@@ -208,10 +208,10 @@ def test_a_hundred_guesses():
     # One for each line of the legend, and the part of a guess that is right.
     assert drawing.count("<circle") == 100 + 3 + 1
     assert drawing.count("fill s2") == 23 + 1 + 1
-    assert "23.2 more right, at most" in drawing
-    assert "26.8 wrong, at least" in drawing
-    assert "0 more right" in charts.guesses(0.5, title="t")
-    assert "0 wrong, at least" in charts.guesses(1.0, title="t")
+    assert "23.2 more succeed, at most" in drawing
+    assert "26.8 fail, at least" in drawing
+    assert "0 more succeed" in charts.guesses(0.5, title="t")
+    assert "0 fail, at least" in charts.guesses(1.0, title="t")
 
 
 @pytest.mark.parametrize(

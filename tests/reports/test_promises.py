@@ -48,7 +48,7 @@ def test_a_simulation_without_a_certificate_promises_nothing(folder, state):
     assert "What is NOT promised: anything" in text
     for promise in (
         "What is promised",
-        "right at most 73.2 % of the time",
+        "success probability of the best attack (50 % is chance) is at most 73.2 %",
         "Whatever comes out",
         "whatever comes out",
         "cannot be foreseen",
@@ -143,7 +143,7 @@ def test_the_summary_promises_for_a_record_and_says_what_a_person_gets(folder, d
 
 def test_one_record_a_person_needs_no_caveat(folder):
     promise = blocks(read_run(folder()), "summary")[1]["words"]
-    assert "possible records" in promise
+    assert "which of two values one record has" in promise
     assert "person" not in promise
 
 
@@ -159,11 +159,11 @@ def test_the_promise_of_persons_is_for_all_of_their_records(folder, places, said
     study = STUDY.replace("[data]\n", people).replace("1e-4", '1e-4\nunit = "person"')
     run = read_run(folder(study=study, certificate=folder.certificate(unit="person")))
     promise = blocks(run, "summary")[1]["words"]
-    assert "knowing every other person's records" in promise
+    assert "which of two sets of records one person has" in promise
     assert said in promise
     text = words(run)
     assert "130 persons" in text
-    assert "all records of one person make it at most" in text
+    assert "exchanging all records of one person for any other makes it at most" in text
 
 
 # ------------------------------------------------------------- rounds that were left out

@@ -27,7 +27,8 @@ def test_a_run_that_has_only_begun(folder):
     page, text, _ = all_forms(run)
     assert "cannot be shown" not in page
     assert "There is no result yet" in text
-    assert "will be right at most 56.3 %" in text  # planned from the study file
+    assert "(as planned): The success probability of the best attack" in text
+    assert "is at most 56.3 % for inferring which of two values" in text
     assert "has no certificate yet" in text
 
 

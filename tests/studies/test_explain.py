@@ -42,7 +42,7 @@ def test_it_says_who_learns_what_from_whom(change):
         assert part in first
     assert "2.72 times as likely" in found.promise[0]
     # As the events bound it; an adversary of any (1, 1e-4)-private release would have 73.2 %.
-    assert "56.3 % success" in found.promise[1]
+    assert "at most 56.3 % for inferring which of two values" in found.promise[1]
     document = found.to_json()
     assert document["file"] == found.built.file.hash
     assert document["dangers"][0]["remedy"]
@@ -142,7 +142,7 @@ def test_whole_parties_are_few(study):
     found = explain(parse_study(text))
     remedies = " ".join(danger.remedy for danger in found.dangers if danger.level == "warning")
     assert "hiding whole parties takes hundreds of them" in remedies
-    assert "your party's records" in " ".join(found.promise)
+    assert "leaving the data of one party blank" in " ".join(found.promise)
 
 
 def test_a_plan_that_is_useless_is_said_although_messages_are_clear(study):

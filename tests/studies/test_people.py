@@ -323,7 +323,7 @@ def test_studies_of_records_mean_what_they_meant(text):
 def test_what_is_said_before_a_run():
     found = explain(parse_study(TEXT.replace("epsilon = 500", "epsilon = 1")))
     assert any("60 persons" in line for line in found.learnt)
-    assert any("all of your records together make" in line for line in found.promise)
+    assert any("all records of one person" in line for line in found.promise)
     assert not any("not one person" in danger.words for danger in found.dangers)
     assert any("every person counts once" in danger.words for danger in found.dangers)
 

@@ -16,8 +16,9 @@ from markupsafe import Markup
 from unisono.accounting.curve import PrivacyCurve
 from unisono.core import notebook
 from unisono.core.certificate import Certificate
+from unisono.core.success import AttackSuccess, attack_success
 from unisono.core.trust import Relation, Viewer, describe
-from unisono.core.words import number, p_text, percent
+from unisono.core.words import number, p_text
 
 Interval = tuple[Any, Any]
 # Said in place of a number that noise swamps.
@@ -29,8 +30,8 @@ class Guarantee:
     """What a release costs one `unit` (a record, a party): epsilon at delta under a relation,
     against these viewers, who all see the same.
 
-    `guess` bounds how often the best guess is right that tells the unit from another, when both are
-    as likely; it is read off the whole privacy curve, not off epsilon alone.
+    `success` bounds the success probability of the best attack, and says on which question; None
+    where nothing is promised. It is read off the whole privacy curve, not off epsilon alone.
     """
 
     viewers: tuple[Viewer, ...]
@@ -38,7 +39,12 @@ class Guarantee:
     delta: float
     relation: Relation
     unit: str
-    guess: float
+    success: AttackSuccess | None
+
+    @property
+    def guess(self) -> float:
+        """The success probability of the best attack that tells two neighbors apart."""
+        return 1.0 if self.success is None else self.success.neighbors
 
 
 @dataclass(frozen=True)
@@ -112,7 +118,8 @@ class Estimate:
 
     @property
     def guess(self) -> float:
-        """How often the best guess about one unit is right, at most, by whoever sees most."""
+        """The success probability of the best attack that tells two neighbors apart, at most, by
+        whoever sees most."""
         return self.guarantees[0].guess
 
     @property
@@ -277,27 +284,22 @@ def _guarantees(certificate: Certificate) -> Iterator[Guarantee]:
         # Events are the first party's: where parties have epsilons of their own, the weakest holds.
         epsilon = max(curve.epsilon(delta), *asked.get("own", ()), 0.0)
         stated = [line for line in certificate.lines if line.viewer in seen_by]
-        guess = max(line.guess for line in stated if line.relation is relation)
-        yield Guarantee(tuple(seen_by), epsilon, delta, relation, certificate.unit, guess)
+        success = attack_success(stated, relation, certificate.unit)
+        yield Guarantee(tuple(seen_by), epsilon, delta, relation, certificate.unit, success)
 
 
 def _guarantee_words(one: Guarantee, against: str) -> str:
-    if not np.isfinite(one.epsilon):
+    if not np.isfinite(one.epsilon) or one.success is None:
         return f"  guarantee: none against {against}"
     return (
         f"  guarantee: epsilon = {number(one.epsilon)}, delta = {one.delta:g}, {one.relation}, one "
         f"{one.unit}, against {against}\n"
-        f"  in words:  whoever knows all other {_plural(one.unit)} tells yours from another with "
-        f"at most {percent(one.guess)} success (50 % is a blind guess)."
+        f"  in words:  {one.success.words}."
     )
 
 
 def _named(viewers: tuple[Viewer, ...]) -> str:
     return ", ".join(describe(viewer) for viewer in viewers)
-
-
-def _plural(unit: str) -> str:
-    return "parties" if unit == "party" else f"{unit}s"
 
 
 def _plain(value: Any) -> Any:

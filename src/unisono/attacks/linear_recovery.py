@@ -92,8 +92,8 @@ def statistics(directions: Any, sums: Any) -> Statistics:
 
 
 def from_rounds(parameters: Sequence[Any], updates: Sequence[Any], records: int) -> Statistics:
-    """From what a server saw of `models.two_layer(..., "identity")`: parameters and mean gradients
-    of every round, as dicts with "hidden" and "output"."""
+    """From what a server saw of `problems.networks.two_layer(..., "identity")`: parameters and mean
+    gradients of every round, as dicts with "hidden" and "output"."""
     pairs = [(np.asarray(p["hidden"], float), np.asarray(p["output"], float)) for p in parameters]
     seen = zip(pairs, updates, strict=True)
     sums = [sum_of_residuals(*pair, update, records) for pair, update in seen]

@@ -22,6 +22,7 @@ from unisono.cli.evaluate import evaluate
 from unisono.cli.export import export
 from unisono.cli.init import init
 from unisono.cli.ledger import app as ledger_commands
+from unisono.cli.output import echo
 from unisono.cli.plan import plan
 from unisono.cli.policy import app as policy_commands
 from unisono.cli.predict import predict
@@ -74,10 +75,10 @@ class PlainErrors(TyperGroup):
         try:
             return super().invoke(ctx)
         except UnisonoError as error:
-            typer.echo(f"unisono: {error}", err=True)
+            echo(f"unisono: {error}", err=True)
             raise typer.Exit(error.exit_code) from None
         except KeyboardInterrupt:
-            typer.echo("unisono: interrupted", err=True)
+            echo("unisono: interrupted", err=True)
             raise typer.Exit(INTERRUPTED) from None
 
 
@@ -85,7 +86,7 @@ def _print_version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version
 
-        typer.echo(f"unisono {version('unisono')}")
+        echo(f"unisono {version('unisono')}")
         raise typer.Exit
 
 

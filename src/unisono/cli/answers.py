@@ -13,8 +13,10 @@ from unisono.accounting.curve import PrivacyCurve
 from unisono.accounting.validation import require_epsilon
 from unisono.cli.inputs import GAUSSIAN, TypedQuestion
 from unisono.cli.words import round_up
+from unisono.core.certificate import Line
 from unisono.core.events import Everyone
-from unisono.core.trust import Relation
+from unisono.core.success import AttackSuccess, attack_success
+from unisono.core.trust import FINAL_MODEL, Relation, Unit
 from unisono.errors import PrivacyViolation
 
 BLIND = (0.001, 0.1)
@@ -22,11 +24,13 @@ BLIND = (0.001, 0.1)
 
 @dataclass(frozen=True)
 class UnderRelation:
-    """Epsilon under one relation, or the reason why there is none."""
+    """Epsilon under one relation, and the success probability of the best attack that tells two
+    neighbors apart; or the reason why there is none."""
 
     relation: Relation
     epsilon: float | None
     reason: str
+    guess: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -39,9 +43,19 @@ class StatedCost:
     pure_epsilon: float
     method: str
     advantage: float
-    guess: float
     reconstruction: tuple[tuple[float, float], ...]
     relations: tuple[UnderRelation, ...]
+
+    @property
+    def success(self) -> AttackSuccess | None:
+        """What the best attack on one record can infer; None where nothing is guaranteed."""
+        delta = self.question.delta
+        lines = [
+            Line(FINAL_MODEL, one.relation, one.epsilon, delta, one.guess)
+            for one in self.relations
+            if one.epsilon is not None
+        ]
+        return attack_success(lines, self.question.relation, Unit.RECORD)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -55,7 +69,8 @@ class StatedCost:
             "pure_epsilon": self.pure_epsilon,
             "method": self.method,
             "membership_advantage": self.advantage,
-            "best_guess": self.guess,
+            "best_guess": 0.5 * (1 + self.advantage),
+            "success_probabilities": None if self.success is None else self.success.questions,
             "reconstruction": {f"{blind:g}": bound for blind, bound in self.reconstruction},
             "relations": {
                 str(r.relation): {"epsilon": r.epsilon, "reason": r.reason} for r in self.relations
@@ -82,23 +97,23 @@ def cost(question: TypedQuestion, noise: float) -> StatedCost:
         pure_epsilon=curve.epsilon(0.0),
         method=curve.method,
         advantage=advantage,
-        guess=0.5 * (1 + advantage),
         # The success at a secret is 1 - f(blind success), f the trade-off curve.
         reconstruction=tuple(
             (b, 1 - f) for b, f in zip(BLIND, _trade_off(curve, BLIND), strict=True)
         ),
-        relations=tuple(_under(question, noise, r, epsilon) for r in Relation),
+        relations=tuple(
+            UnderRelation(r, epsilon, "", curve.guess)
+            if r is question.relation
+            else _under(question, noise, r)
+            for r in Relation
+        ),
     )
 
 
-def _under(
-    question: TypedQuestion, noise: float, relation: Relation, known: float
-) -> UnderRelation:
-    if relation is question.relation:
-        return UnderRelation(relation, known, "")
+def _under(question: TypedQuestion, noise: float, relation: Relation) -> UnderRelation:
     try:
         curve = PrivacyCurve(question.history(noise), relation)
-        return UnderRelation(relation, curve.epsilon(question.delta), "")
+        return UnderRelation(relation, curve.epsilon(question.delta), "", curve.guess)
     except PrivacyViolation as error:
         return UnderRelation(relation, None, str(error))
 

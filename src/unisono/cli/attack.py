@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from unisono.cli import inputs, synthetic
-from unisono.cli.output import console, write_json
+from unisono.cli.output import console, echo, write_json
 from unisono.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def attack(
         write_json({"laboratory": document, "folder": str(folder)})
         return
     _print_table(document)
-    typer.echo(f"\nReport: {folder / REPORT_HTML}")
+    echo(f"\nReport: {folder / REPORT_HTML}")
 
 
 def in_folder(folder: Path, title: str, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -196,7 +196,7 @@ def _linkage(folder: Path, quick: bool, seed: int, json: bool) -> None:
     screen.width = max(screen.width, _WIDTH)
     screen.print(shown)
     screen.print(f"\n{linkage_words(document)}", soft_wrap=True)
-    typer.echo(f"\nReport: {folder / 'report.html'}")
+    echo(f"\nReport: {folder / 'report.html'}")
 
 
 def _written_linkage(folder: Path, found: "LinkageFound") -> dict[str, Any]:
@@ -220,4 +220,4 @@ def _study(path: Path, quick: bool, seed: int, json: bool) -> None:
     if json:
         write_json(found)
     else:
-        typer.echo(words(found))
+        echo(words(found))

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from unisono.cli import inputs, synthetic
-from unisono.cli.output import write_json
+from unisono.cli.output import echo, write_json
 from unisono.cli.synthetic import Progress
 from unisono.errors import AuditFailed
 
@@ -45,7 +45,7 @@ def audit(
     if json:
         write_json(shown)
     else:
-        typer.echo(_text(shown))
+        echo(_text(shown))
     if shown["verdict"] == "refuted":
         raise AuditFailed(
             f"{study} promises epsilon {shown['claim']:g} at delta {shown['delta']:g}, and shows "

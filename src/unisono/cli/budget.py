@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from unisono.cli.output import echo
 from unisono.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def ask_on_terminal(found: "Unbudgeted") -> "Budget":
 
     if not on_terminal():
         refuse(found)
-    typer.echo(f"{found.words}, and nothing gives that back.", err=True)
+    echo(f"{found.words}, and nothing gives that back.", err=True)
     while True:
         said = typer.prompt(
             "What may all studies together ever take? EPSILON or EPSILON:DELTA", err=True
@@ -51,7 +52,7 @@ def ask_on_terminal(found: "Unbudgeted") -> "Budget":
         try:
             return parse_budget(str(said).strip(), found.delta)
         except InvalidInput as error:
-            typer.echo(str(error), err=True)
+            echo(str(error), err=True)
 
 
 def on_terminal() -> bool:
@@ -66,4 +67,4 @@ def say_outlooks(found: Mapping[str, "Outlook"], what: str = "this study") -> No
     for line, names in groups.items():
         shown = ", ".join(names[:5])
         shown += f" and {len(names) - 5} more" if len(names) > 5 else ""
-        typer.echo(f"{shown}: {line}", err=True)
+        echo(f"{shown}: {line}", err=True)

@@ -8,7 +8,7 @@ import typer
 
 from unisono.cli import inputs
 from unisono.cli.deploy import StudyArgument
-from unisono.cli.output import write_json
+from unisono.cli.output import echo, write_json
 from unisono.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -77,11 +77,11 @@ def check(
         answer = None if own is None else {"allowed": not reason, "reason": reason or None}
         write_json({**found.to_json(), "policy": answer})
     else:
-        typer.echo(_text(found))
+        echo(_text(found))
         if own is not None and not reason:
-            typer.echo(f"\nPOLICY\n  {policy} allows it, and the budget suffices.")
+            echo(f"\nPOLICY\n  {policy} allows it, and the budget suffices.")
     if reason:
-        typer.echo(f"unisono: {reason}", err=True)
+        echo(f"unisono: {reason}", err=True)
         raise typer.Exit(_REFUSED)
 
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from unisono.cli.output import write_json
+from unisono.cli.output import echo, write_json
+from unisono.cli.words import clean
 from unisono.errors import InvalidInput, UnisonoError
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ def show(found: Rehearsal, study: Path, json: bool) -> None:
     if json:
         write_json({"study": str(study), **found.to_json()})
     else:
-        typer.echo(text_of(found, study))
+        echo(text_of(found, study))
     if not found.ready:
         raise typer.Exit(FOUND)
 
@@ -148,7 +149,7 @@ def text_of(found: Rehearsal, study: Path) -> str:
     records = f": {seen.records} records{of}, {seen.complete} complete"
     records = "" if seen.records is None else records
     head = [
-        f"{seen.path} for {seen.party} in {study}{records}",
+        clean(f"{seen.path} for {seen.party} in {study}{records}"),
         "  This is about your records: keep it to yourself. Nothing was sent, nothing was spent.",
     ]
     blocks = [head]
@@ -173,7 +174,7 @@ def _table(seen: "Inspection") -> list[str]:
     lines = [f"  {'':<{width}}" + "".join(f"{title:>12}" for title in titles)]
     for column in seen.columns:
         cells = (column.kind, column.readable, column.missing, column.unreadable, column.outside)
-        lines.append(f"  {column.name:<{width}}" + "".join(f"{cell:>12}" for cell in cells))
+        lines.append(f"  {clean(column.name):<{width}}" + "".join(f"{cell:>12}" for cell in cells))
     return lines
 
 
@@ -188,7 +189,7 @@ def _lines(finding: "Finding", mark: str) -> str:
     if finding.values:
         shown = ", ".join(f"{value!r} {times}x" for value, times in finding.values)
         words += f": {shown}"
-    return f"{_wrapped(words, mark)}\n{_wrapped(f'{finding.remedy}.', '  → ')}"
+    return f"{_wrapped(clean(words), mark)}\n{_wrapped(clean(f'{finding.remedy}.'), '  → ')}"
 
 
 def _wrapped(text: str, mark: str) -> str:

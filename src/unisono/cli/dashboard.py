@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from unisono.cli import inputs
-from unisono.cli.output import write_json
+from unisono.cli.output import echo, write_json
 from unisono.errors import InvalidInput
 
 _VARIABLE = "UNISONO_DASHBOARD_TOKEN"
@@ -67,7 +67,7 @@ def dashboard(
     with bind(host, port) as listener:
         door = door_of(host, listener, token)
         if not is_loopback(host):
-            sys.stderr.write(_LOUD.format(host=host, port=door.port))
+            echo(_LOUD.format(host=host, port=door.port).rstrip("\n"), err=True)
         url = address(door)
         _say(url, json)
         with _browser(url, wanted=not (no_open or json) and _has_display()):
@@ -78,7 +78,7 @@ def dashboard(
             except KeyboardInterrupt:
                 pass  # this is how a dashboard ends
     if not json:
-        sys.stderr.write("\nunisono: the dashboard has stopped\n")
+        echo("\nunisono: the dashboard has stopped", err=True)
 
 
 def _folder(folder: Path) -> Path:
@@ -95,7 +95,7 @@ def _say(url: str, json: bool) -> None:
     if json:
         write_json({"url": url})
     else:
-        typer.echo(f"Open {url}\nCtrl-C stops it.")
+        echo(f"Open {url}\nCtrl-C stops it.")
     sys.stdout.flush()
 
 

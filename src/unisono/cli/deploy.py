@@ -13,7 +13,7 @@ from unisono.cli import inputs
 from unisono.cli.budget import BudgetOption, ask_on_terminal, parse_budget, say_outlooks
 from unisono.cli.deploy_record import add_report, evaluation_in, plain_warnings, recorded
 from unisono.cli.deploy_text import bar_of_rounds, consent, report, require_flower
-from unisono.cli.output import write_json
+from unisono.cli.output import CleanFormatter, echo, write_json
 from unisono.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -58,8 +58,8 @@ def keygen(
     if json:
         write_json({"name": name, "folder": str(folder), "fingerprint": card.fingerprint})
         return
-    typer.echo(f"keys of {name} are in {folder}; give {folder / f'{name}.card'} to the others")
-    typer.echo(f"fingerprint: {card.fingerprint}")
+    echo(f"keys of {name} are in {folder}; give {folder / f'{name}.card'} to the others")
+    echo(f"fingerprint: {card.fingerprint}")
 
 
 def roster(
@@ -80,8 +80,8 @@ def roster(
     if json:
         write_json({"roster": str(output), "fingerprint": members.fingerprint})
         return
-    typer.echo(f"{output} names {', '.join(members.roster.names)}")
-    typer.echo(f"fingerprint, the same at every party: {members.fingerprint}")
+    echo(f"{output} names {', '.join(members.roster.names)}")
+    echo(f"fingerprint, the same at every party: {members.fingerprint}")
 
 
 def coordinate(
@@ -146,7 +146,7 @@ def coordinate(
     if job.finished and not late:
         raise InvalidInput(f"{home} holds the result of this study already: it runs once")
     if job.finished:
-        typer.echo(f"the study is over; {_listed(late)} may fetch the result now", err=True)
+        echo(f"the study is over; {_listed(late)} may fetch the result now", err=True)
     with (
         plain_warnings(),
         server.serving(job, place) as link,
@@ -154,13 +154,13 @@ def coordinate(
         recorded(home, file.title, "server") as record,
     ):
         if not insecure:
-            typer.echo(f"parties need {server.authority_of(job)}", err=True)
-        typer.echo(f"the server is at {where} ({link.address} here)", err=True)
+            echo(f"parties need {server.authority_of(job)}", err=True)
+        echo(f"the server is at {where} ({link.address} here)", err=True)
         shown = server.run(job, link, follow, stock=stock)
         record.end(shown.get("failed"))
     report(shown, home, json, page=add_report(home), evaluation=evaluation_in(home))
     if late := job.uninformed(file.names):
-        typer.echo(
+        echo(
             f"{_listed(late)} could not be given the result: when they are back, run this command "
             "again, and `unisono join` as before",
             err=True,
@@ -225,7 +225,9 @@ def join(
     from unisono.studies.file import load_study
     from unisono.studies.policy_file import load_policy
 
-    logging.basicConfig(format="unisono: %(message)s", level=logging.WARNING, stream=sys.stderr)
+    log = logging.StreamHandler(sys.stderr)
+    log.setFormatter(CleanFormatter("unisono: %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[log])
     logging.getLogger("httpx").setLevel(logging.WARNING)  # it would log every request
     file = load_study(study)
     where = server or (file.server.address if file.server else None)
@@ -248,7 +250,7 @@ def join(
     rounds = [0]
 
     def turn(number: int) -> None:
-        typer.echo(f"{own}: round {number + 1} of {rounds[0]}", err=True)
+        echo(f"{own}: round {number + 1} of {rounds[0]}", err=True)
 
     connection = party.connection(where, authority, insecure)
     with plain_warnings():
@@ -261,7 +263,7 @@ def join(
             member,
             connection,
             connect_timeout=connect_timeout,
-            connected=lambda node: typer.echo(f"{own}: connected to {where}", err=True),
+            connected=lambda node: echo(f"{own}: connected to {where}", err=True),
         )
         shown = member.finish()
         record.end(shown.get("failed"))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from unisono.cli.budget import say_outlooks
-from unisono.cli.output import warn, write_json
+from unisono.cli.output import console, echo, warn, write_json
 from unisono.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def consent(member: Any) -> None:
         for viewer, history in costs.items()
         if policy.budget_for(viewer).epsilon != float("inf")
     )
-    typer.echo(
+    echo(
         f"{name}: {built.file.title!r} costs at most epsilon {epsilon:.4g} at delta "
         f"{privacy.delta:g} ({policy.relation}, one {policy.unit}), against {describe(viewer)}; "
         f"budget {policy.budget.epsilon:g}",
@@ -71,16 +71,16 @@ def bar_of_rounds(quiet: bool) -> Iterator[Callable[["Progress"], None]]:
                     return
                 tenth[0] = done
             said[0] = words
-            typer.echo(words, err=True)
+            echo(words, err=True)
 
         yield plain
         return
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bar
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    bar = Bar(*columns, TimeElapsedColumn(), console=Console(stderr=True))
+    words = TextColumn("{task.description}", markup=False)
+    columns = (words, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    bar = Bar(*columns, console=console(stderr=True))
     task = bar.add_task("starting", total=None)
 
     def follow(progress: "Progress") -> None:
@@ -114,18 +114,18 @@ def report(
     else:
         from unisono.cli.results import result_text
 
-        typer.echo(result_text(shown))
+        echo(result_text(shown))
         if evaluation is not None:
-            typer.echo(_evaluation_text(evaluation))
+            echo(_evaluation_text(evaluation))
         if folder is not None and not text:
             from unisono.runs.folder import CERTIFICATE_TEXT
 
             text = (folder / CERTIFICATE_TEXT).read_text(encoding="utf-8")
-        typer.echo(text.rstrip())
+        echo(text.rstrip())
         if folder:
-            typer.echo(f"everything is in {folder}")
+            echo(f"everything is in {folder}")
         if page:
-            typer.echo(f"for people: {page}")
+            echo(f"for people: {page}")
     if "failed" in shown:
         warn("the study has no result; see above")
         raise typer.Exit(1)

@@ -9,7 +9,7 @@ from unisono.cli import budget as terminal
 from unisono.cli import inputs
 from unisono.cli.budget import BudgetOption
 from unisono.cli.deploy_record import plain_warnings
-from unisono.cli.output import warn
+from unisono.cli.output import echo, warn
 from unisono.cli.predict import RunArgument, run_with_result
 from unisono.cli.run import prepared, run_prepared
 from unisono.cli.second_ledgers import SecondLedgersOption
@@ -81,7 +81,7 @@ def evaluate(
     asked = Asked(epsilon, by, _sizes(records), edition)
     written = write_evaluation(model, asked, place)
     if data is None:
-        typer.echo(f"written: {written}; check it, then run it or let the parties join")
+        echo(f"written: {written}; check it, then run it or let the parties join")
         return
     with plain_warnings():
         task = prepared(written, data, None, second_ledgers, None, seed, budget)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from unisono.cli import inputs
-from unisono.cli.output import warn, write_json, write_text
+from unisono.cli.output import echo, warn, write_json, write_text
 from unisono.cli.predict import RunArgument, run_with_result
 from unisono.errors import InvalidInput
 
@@ -84,7 +84,7 @@ def export(
     if json:
         write_json({"export": str(path), "to": str(to)})
     else:
-        typer.echo(f"{to} is in {path}")
+        echo(f"{to} is in {path}")
 
 
 def _content(model: "FittedModel", to: To, path: Path, relation: str | None) -> str | bytes:

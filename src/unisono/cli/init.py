@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from unisono.cli import inputs
-from unisono.cli.output import write_json
+from unisono.cli.output import echo, write_json
 from unisono.core.trust import Trust
 from unisono.errors import InvalidInput
 
@@ -109,13 +109,13 @@ def init(
         write_json({"file": str(file), **more})
         return
     if answers.unfilled:
-        typer.echo(
+        echo(
             f"to fill in, from public knowledge, where the file says TODO: "
             f"{', '.join(answers.unfilled)}"
         )
-    typer.echo(f"wrote {file}; read it, and change what you like. Then:")
-    typer.echo(f"  unisono check {file}               what it means and costs")
-    typer.echo(f"  unisono run {file} --data FOLDER   run it on this machine")
+    echo(f"wrote {file}; read it, and change what you like. Then:")
+    echo(f"  unisono check {file}               what it means and costs")
+    echo(f"  unisono run {file} --data FOLDER   run it on this machine")
 
 
 # ------------------------------------------------------------- asking
@@ -151,7 +151,7 @@ class _Asking:
             except InvalidInput as error:
                 if self.quiet or not sys.stdin.isatty():
                     raise
-                typer.echo(f"  {error}", err=True)
+                echo(f"  {error}", err=True)
 
     def number(self, question: str, option: str, default: float, given: float | None) -> float:
         if given is not None:
@@ -175,7 +175,7 @@ def _model(ask: _Asking, given: str | None) -> str:
     if given is not None:
         return known(given)
     for kind in models().values():
-        typer.echo(f"  {kind.name:<30}{kind.summary}", err=True)
+        echo(f"  {kind.name:<30}{kind.summary}", err=True)
     return ask.answer("What do you want to learn?", "--model", known)
 
 
@@ -191,7 +191,7 @@ def _declared(
         raise InvalidInput("--codebook and --header both name the columns: give one of them")
     found = read_codebook(codebook)
     for name, kind in found.left_out.items():
-        typer.echo(f"left out: {name}, as no column of a study holds {kind}", err=True)
+        echo(f"left out: {name}, as no column of a study holds {kind}", err=True)
     named = dict(found.columns)
     if given:
         named.update(_columns(ask, given, []))
@@ -215,7 +215,7 @@ def _columns(ask: _Asking, given: list[str], names: list[str]) -> dict[str, Any]
     if ask.quiet and names and not given:
         # Nobody is there to ask: what only people know is left to be filled in, as of a codebook.
         return {name: {"kind": "number", "bounds": TODO} for name in names}
-    typer.echo(
+    echo(
         "For each column: LOW:HIGH are the public bounds of a number, words with commas all values "
         "of a category; '-' leaves it out.",
         err=True,

@@ -16,6 +16,7 @@ from unisono.core.events import Composed, Event, Poisson, WithoutReplacement
 from unisono.core.ledger_summary import Summary
 from unisono.core.policy import Budget, Policy
 from unisono.core.raises import Raise
+from unisono.core.success import budget_success
 from unisono.core.trust import FINAL_MODEL, describe
 from unisono.core.verification import Verification
 
@@ -51,11 +52,9 @@ def policy_words(policy: Policy) -> list[str]:
 
 
 def _budget_meaning(policy: Policy) -> str:
-    guess = words.budget_guess(policy.budget.epsilon, policy.budget.delta)
-    return (
-        "Even when the whole budget is spent, an adversary who knows everything else notices "
-        f"such a change with at most {words.percent(guess)} success (50 % is blind guessing)."
-    )
+    budget = policy.budget
+    found = budget_success(budget.epsilon, budget.delta, policy.relation, policy.unit)
+    return f"Even when the whole budget is spent, {found.words}."
 
 
 def _budget_words(budget: Budget) -> str:

@@ -15,7 +15,8 @@ from unisono.cli.answers import Picture
 from unisono.cli.comparison import ComparisonLine
 from unisono.cli.inputs import TypedQuestion
 from unisono.cli.privacy_text import describe
-from unisono.core.trust import Relation
+from unisono.core.success import neighbors_label, question
+from unisono.core.trust import Unit
 from unisono.errors import InvalidInput
 
 # Okabe and Ito's colours, chosen so that their lightness differs too.
@@ -30,11 +31,6 @@ _STYLE: Any = {
     "axes.titlesize": 11,
     "figure.dpi": 150,
     "savefig.facecolor": "white",
-}
-_TELL = {
-    Relation.REPLACE_ONE: "two records apart",
-    Relation.ZERO_OUT: "values from blanks",
-    Relation.ADD_OR_REMOVE: "members from others",
 }
 
 
@@ -80,7 +76,7 @@ def _draw_rounds(axes: Any, found: Picture) -> None:
 
 def _draw_trade_off(axes: Any, found: Picture) -> None:
     alphas = [100 * a for a in found.false_positives]
-    axes.plot([0, 100], [100, 0], color=_GRAY, linestyle=":", linewidth=1.5, label="blind guessing")
+    axes.plot([0, 100], [100, 0], color=_GRAY, linestyle=":", linewidth=1.5, label="chance")
     styles = [(_BRIGHT, "--"), (_DARK, "-")] if len(found.trade_offs) > 1 else [(_DARK, "-")]
     for (count, rates), (colour, line) in zip(found.trade_offs, styles, strict=True):
         label = f"after {words.times(count, 'release')}"
@@ -91,7 +87,7 @@ def _draw_trade_off(axes: Any, found: Picture) -> None:
     axes.fill_between(alphas, last, 0, color=_DARK, alpha=0.08, linewidth=0)
     axes.text(3, 3, "no test gets here", color=_DARK, fontsize=9, va="bottom")
     _mark_best(axes, found)
-    axes.set_title("How well any test can tell " + _TELL[found.question.relation])
+    axes.set_title("Errors of any test: " + question(found.question.relation, Unit.RECORD))
     axes.set_xlabel("false alarms, %")
     axes.set_ylabel("true cases missed, %")
     axes.set_xlim(0, 100)
@@ -101,12 +97,12 @@ def _draw_trade_off(axes: Any, found: Picture) -> None:
 
 
 def _mark_best(axes: Any, found: Picture) -> None:
-    """The point where the most guesses are right, with the certified bound on them."""
+    """The point where attacks succeed most often, with the certified bound on that."""
     points = list(zip(found.false_positives, found.trade_offs[-1][1], strict=True))
     alpha, missed = min(points, key=lambda point: point[0] + point[1])
     axes.plot(100 * alpha, 100 * missed, marker="o", color=_DARK, markersize=6, clip_on=False)
     axes.annotate(
-        f"best test: right at most {words.percent(found.guess)}\n(50 % is blind guessing)",
+        neighbors_label(found.guess),
         (100 * alpha, 100 * missed),
         textcoords="data",
         xytext=(41, 68),

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from unisono.cli import inputs
-from unisono.cli.output import warn, write_json
+from unisono.cli.output import echo, warn, write_json
 from unisono.errors import InvalidInput
 
 app = typer.Typer(
@@ -73,8 +73,8 @@ def init(
         write_json([{"file": str(one.path), "policy": one.policy.to_json()} for one in drafts])
         return
     for draft in drafts:
-        typer.echo(f"{draft.path}: all studies together may take {draft.policy.budget.words}")
-    typer.echo("Read it, and change what you would not allow: it is obeyed from now on.")
+        echo(f"{draft.path}: all studies together may take {draft.policy.budget.words}")
+    echo("Read it, and change what you would not allow: it is obeyed from now on.")
 
 
 def _write(path: Path, text: str) -> None:

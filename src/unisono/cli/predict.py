@@ -9,7 +9,7 @@ import typer
 
 from unisono.cli import inputs
 from unisono.cli.deploy_record import plain_warnings
-from unisono.cli.output import warn, write_json, write_text
+from unisono.cli.output import echo, warn, write_json, write_text
 from unisono.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def predict(
     if json:
         write_json({"records": table.rows, "empty": empty, "columns": new})
     elif output is not None:
-        typer.echo(f"{table.rows - empty} records predicted: {output}")
+        echo(f"{table.rows - empty} records predicted: {output}")
 
 
 def run_with_result(given: Path) -> Path:

@@ -10,6 +10,7 @@ from unisono.cli.answers import Calibration, Picture, StatedCost, UnderRelation
 from unisono.cli.comparison import ComparisonLine
 from unisono.cli.inputs import TypedQuestion
 from unisono.cli.output import console
+from unisono.core.trust import Unit
 
 
 def write_cost(found: StatedCost) -> None:
@@ -82,7 +83,7 @@ def write_picture(found: Picture, plot: str | None) -> None:
         missed = _interpolate(found, alpha)
         out.print(
             f"A test that raises a false alarm {words.percent(alpha)} of the time misses at least "
-            f"{math.floor(1000 * missed) / 10:g} % of the true cases (blind guessing: "
+            f"{math.floor(1000 * missed) / 10:g} % of the true cases (chance: "
             f"{100 * (1 - alpha):g} %)."
         )
     out.print()
@@ -108,10 +109,12 @@ record); every record takes part.
 
 
 def _write_meaning(out: Console, found: StatedCost) -> None:
-    out.print(words.guess_words(found.guess, found.question.relation), style="bold")
+    if found.success is not None:
+        out.print(found.success.sentence, style="bold")
     for blind, bound in found.reconstruction:
         out.print(words.reconstruction_words(blind, bound))
-    out.print(words.promise_words(found.epsilon, found.question.delta))
+    asked = found.question
+    out.print(words.promise_words(found.epsilon, asked.delta, asked.relation, Unit.RECORD))
     meaning = found.question.entry.meaning(found.question.event(found.noise).noise)
     if meaning:
         out.print(meaning)

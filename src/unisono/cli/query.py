@@ -9,7 +9,7 @@ import typer
 from unisono.cli import inputs
 from unisono.cli.budget import BudgetOption, ask_on_terminal, parse_budget, say_outlooks
 from unisono.cli.deploy_record import plain_warnings
-from unisono.cli.output import warn, write_json
+from unisono.cli.output import echo, warn, write_json
 from unisono.cli.second_ledgers import SecondLedgersOption, forgotten
 from unisono.core.trust import Relation, Trust
 
@@ -264,4 +264,4 @@ def query(
     if json:
         write_json(found.to_json())
     else:
-        typer.echo(found.text())
+        echo(found.text())

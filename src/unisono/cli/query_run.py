@@ -15,6 +15,7 @@ import numpy as np
 
 from unisono.algorithms.estimates import Estimate
 from unisono.algorithms.survey import STATISTICS, Survey
+from unisono.cli.output import console
 from unisono.cli.query_ledgers import Payer, opened, payer, require_allowed, require_relation
 from unisono.cli.query_plan import Asked, Inquiry, inquire
 from unisono.core.algorithm import Facts, agree_facts
@@ -240,9 +241,8 @@ def _read(files: Sequence[Path], inquiry: Inquiry, setting: Setting) -> list[Rec
         columns = list(dict.fromkeys([*columns, setting.person]))
     shown: Iterable[Path] = files
     if len(files) >= _MANY_FILES and sys.stderr.isatty():
-        from rich.console import Console
         from rich.progress import track
 
-        shown = track(files, "reading", console=Console(stderr=True), transient=True)
+        shown = track(files, "reading", console=console(stderr=True), transient=True)
     found = (records_at(file, columns, multiline, inquiry.asked.dialect) for file in shown)
     return [one if isinstance(one, RecordTable) else one.table() for one in found]

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from unisono.cli import inputs
-from unisono.cli.output import write_json
+from unisono.cli.output import echo, write_json
 
 
 def models(json: inputs.JsonOption = False) -> None:
@@ -31,8 +31,8 @@ def models(json: inputs.JsonOption = False) -> None:
         write_json(found)
         return
     for one in found:
-        typer.echo(f"{one['name']:<30}{one['summary']}")
-        typer.echo(f"{'':<30}by {', '.join(one['algorithms'])}")
+        echo(f"{one['name']:<30}{one['summary']}")
+        echo(f"{'':<30}by {', '.join(one['algorithms'])}")
 
 
 def algorithms(
@@ -58,11 +58,11 @@ def algorithms(
         if json:
             write_json(schema)
             return
-        typer.echo(f"{kind.name}: {kind.summary}")
+        echo(f"{kind.name}: {kind.summary}")
         for key, field in schema["properties"].items():
             if key != "name":
                 default = _default(field, key in schema.get("required", ()))
-                typer.echo(f"  {key:<20}{field['description']} [{default}]")
+                echo(f"  {key:<20}{field['description']} [{default}]")
         return
     if json:
         write_json([{"name": one.name, "summary": one.summary} for one in known().values()])
@@ -70,7 +70,7 @@ def algorithms(
     for one in known().values():
         trusts = "" if len(one.trusts) == 3 else f" (trust {', '.join(sorted(one.trusts))} only)"
         hides = "".join(f"; hides a whole {unit}" for unit in one.units if unit == "party")
-        typer.echo(f"{one.name:<26}{one.summary}{hides}{trusts}")
+        echo(f"{one.name:<26}{one.summary}{hides}{trusts}")
 
 
 def _default(field: dict[str, Any], needed: bool) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from unisono.cli import inputs
-from unisono.cli.output import warn, write_json, write_text
+from unisono.cli.output import echo, warn, write_json, write_text
 from unisono.errors import InvalidInput
 
 
@@ -54,7 +54,7 @@ def report(
     if json:
         write_json({"report": str(path), "format": str(form)})
     else:
-        typer.echo(f"the report is in {path}")
+        echo(f"the report is in {path}")
     if show and not _opened(path):
         warn(f"no browser could be started: open {path.resolve().as_uri()} yourself")
 

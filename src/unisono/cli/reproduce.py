@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from unisono.cli import inputs
-from unisono.cli.output import console, write_json
+from unisono.cli.output import console, echo, write_json
 
 if TYPE_CHECKING:
     from unisono.experiments.findings import Findings
@@ -54,7 +54,7 @@ def reproduce(
     place = reproduced.prepare(folder)
     documents = []
     for number, name in enumerate(wanted, 1):
-        typer.echo(f"{number}/{len(wanted)} {name} ...", err=True)
+        echo(f"{number}/{len(wanted)} {name} ...", err=True)
         findings = catalogue.experiment(name)(quick)
         documents.append(reproduced.save(place, name, findings, quick))
         if not json:
@@ -63,7 +63,7 @@ def reproduce(
     if json:
         write_json({"folder": str(place), "experiments": documents})
     else:
-        typer.echo(f"Pictures, numbers and {index.name} are in {place}.")
+        echo(f"Pictures, numbers and {index.name} are in {place}.")
 
 
 def _list(wanted: list[str], json: bool) -> None:
@@ -75,7 +75,7 @@ def _list(wanted: list[str], json: bool) -> None:
         return
     width = max(map(len, titles))
     for name, title in titles.items():
-        typer.echo(f"{name:<{width}}  {title}")
+        echo(f"{name:<{width}}  {title}")
 
 
 def _show(findings: "Findings") -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from unisono.cli.output import write_text
+from unisono.cli.output import echo, write_text
 
 
 def schema(
@@ -33,4 +33,4 @@ def schema(
     document = json_schema(PolicyFile if policy else StudyFile)
     write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", output)
     if output is not None:
-        typer.echo(f"wrote {output}", err=True)
+        echo(f"wrote {output}", err=True)

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from unisono.cli.output import console
+
 if TYPE_CHECKING:
     from unisono.studies.schema import StudyFile
 
@@ -81,12 +83,12 @@ def bar(quiet: bool, first: str = "building the study") -> Iterator[Progress]:
     if quiet or not sys.stderr.isatty():
         yield lambda words, done, total: None
         return
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bar
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Bar(*columns, TimeElapsedColumn(), console=Console(stderr=True)) as shown:
+    words = TextColumn("{task.description}", markup=False)
+    columns = (words, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Bar(*columns, console=console(stderr=True)) as shown:
         task = shown.add_task(first, total=None)
 
         def follow(words: str, done: int, total: int) -> None:

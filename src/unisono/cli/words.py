@@ -1,14 +1,14 @@
 """Plain words for a terminal; words and numbers that reports share are in `core.words`."""
 
 import math
-import unicodedata
 
 from unisono.core.events import Everyone, Poisson, Sampler, WithoutReplacement
 from unisono.core.trust import Relation, Unit
 from unisono.core.words import (
     RELATION_WORDS,
-    budget_guess,
-    guess_words,
+    clean,
+    clean_lines,
+    controls,
     jsonable,
     number,
     one_in,
@@ -29,11 +29,6 @@ def bar(share: float, width: int = 24) -> str:
     """
     filled = width if share >= 1 else min(width - 1, math.ceil(max(share, 0.0) * width))
     return "#" * filled + "-" * (width - filled)
-
-
-def clean(text: str) -> str:
-    """Text from a file, without control characters that a terminal would obey."""
-    return "".join("?" if unicodedata.category(c) in ("Cc", "Cf") else c for c in text)
 
 
 _UNITS = {
@@ -68,19 +63,19 @@ def sampler_words(sampler: Sampler) -> str:
 
 
 def reconstruction_words(blind: float, bound: float) -> str:
-    """How well a secret can be guessed that blind guessing sometimes hits."""
+    """How often a secret is found that is sometimes found without any release."""
     return (
-        f"A secret of yours that a blind guess hits with a chance of {one_in(blind)} is guessed "
-        f"with at most {percent(bound)} success."
+        f"A secret value that is found with probability {one_in(blind)} without these releases is "
+        f"found with probability at most {percent(bound)} with them."
     )
 
 
 __all__ = [
     "RELATION_WORDS",
     "bar",
-    "budget_guess",
     "clean",
-    "guess_words",
+    "clean_lines",
+    "controls",
     "jsonable",
     "number",
     "one_in",

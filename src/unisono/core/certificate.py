@@ -21,16 +21,18 @@ from unisono.core.events import Composed, composed_to_json
 from unisono.core.ledger import Accountant, Ledger
 from unisono.core.policy import Budget
 from unisono.core.raises import Raise
+from unisono.core.success import attack_success
 from unisono.core.trust import Relation, Trust, Unit, Viewer, describe
 from unisono.core.wallet import ADAPTIVE
-from unisono.core.words import budget_guess, number, percent, remaining
+from unisono.core.words import budget_guess, clean, number, remaining
 from unisono.errors import UndefinedRelation, UnknownEvent
 
 
 @dataclass(frozen=True)
 class Line:
-    """Epsilon at one delta, against one viewer, under one relation; and how often the best guess
-    between two neighbours is right, which the events bound more closely than epsilon does."""
+    """Epsilon at one delta, against one viewer, under one neighboring relation. `guess` is the
+    success probability of the best attack that tells two neighbors apart, which the events bound
+    more closely than epsilon does; `success` puts it into words."""
 
     viewer: Viewer
     relation: Relation
@@ -212,7 +214,7 @@ class Certificate:
             delta = next(line.delta for line in self.lines if line.viewer == viewer)
             rows.append(f"{row}{delta:>9g}")
         if not self.simulated and relations:
-            rows.append(f"  in words   {self._words(relations)}")
+            rows.append(f"  in words   {self._words()}")
         if self.spending:
             rows.append(f"  budgets of the ledgers, {ADAPTIVE}:")
         for spending in self.spending:
@@ -240,11 +242,11 @@ class Certificate:
         )
 
     def as_parts(self, words: bool = True) -> list[Markup]:
-        """The same as HTML, for whatever was released under it; without `words` where a closer
-        bound of the best guess stands beside it."""
+        """The same as HTML, for whatever was released under it; without `words` where they stand
+        beside it."""
         relations = [r for r in Relation if any(line.relation == r for line in self.lines)]
         silent = self.simulated or not (relations and words)
-        said = "" if silent else self._words(relations)
+        said = "" if silent else self._words()
         found = {(line.viewer, line.relation): _shown(line.epsilon) for line in self.lines}
         deltas = {line.viewer: line.delta for line in self.lines}
         epsilons = [
@@ -293,49 +295,30 @@ class Certificate:
             "versions": ", ".join(f"{name} {own}" for name, own in self.versions.items()),
         }
 
-    def _words(self, relations: Sequence[Relation]) -> str:
-        """How often the best guess about one unit is right, against whom something is promised:
-        by the first relation of which something is known against everybody. Replace-one is about
-        which of two units is there; the others are about whether one is, and which of two it is
-        takes two such steps, so that what they state is no bound of that."""
+    @property
+    def _in_force(self) -> Relation:
+        """The neighboring relation in force: the study's own, if something is known under it
+        against everybody; else the first one of which this is true."""
         everybody = {line.viewer for line in self.lines}
+        known = [one for one in Relation if any(line.relation is one for line in self.lines)]
         whole = [
             one
-            for one in relations
+            for one in known
             if {line.viewer for line in self.lines if line.relation is one} == everybody
         ]
-        relation = (whole or list(relations))[0]
-        own = [line for line in self.lines if line.relation == relation]
-        promised = [line for line in own if math.isfinite(line.epsilon)]
-        if not promised:
+        asked = self.settings.get("privacy", {}).get("relation")
+        return next((one for one in whole if one == asked), (whole or known)[0])
+
+    def _words(self) -> str:
+        """The success probability of the best attack, against whom something is promised."""
+        relation = self._in_force
+        found = attack_success(self.lines, relation, self.unit)
+        if found is None:
             return "nothing is promised to anybody"
-        guess = max(line.guess for line in promised)
+        own = [line for line in self.lines if line.relation is relation]
         exposed = [describe(line.viewer) for line in own if math.isinf(line.epsilon)]
         none = f"; nothing is promised against {' or '.join(exposed)}" if exposed else ""
-        toss = "of the time (50 % is a coin toss)"
-        if relation is Relation.REPLACE_ONE:
-            return (
-                f"the best guess about one {self.unit} is right at most {percent(guess)} {toss}"
-                f"{none}"
-            )
-        which = max(map(_guess_of_two, promised))
-        return (
-            f"the best guess whether one {self.unit} is there is right at most {percent(guess)} "
-            f"{toss}, and which of two it is at most {percent(which)}{none}"
-        )
-
-
-def _guess_of_two(line: Line) -> float:
-    """How often the best guess is right which of two units is there, where what is stated is about
-    one unit and a blank, or none: two steps, by epsilon (group privacy; Dwork and Roth 2014,
-    Theorem 2.2) or by what guesses gain on blind ones, which is a distance and adds up."""
-    if line.epsilon > _SURE:
-        return 1.0
-    delta = min(1.0, line.delta * (1 + math.exp(line.epsilon)))
-    return min(1.0, budget_guess(2 * line.epsilon, delta), 2 * line.guess - 0.5)
-
-
-_SURE = 100.0  # an epsilon beyond which nothing is hidden
+        return f"{found.words}{none}"
 
 
 def _budget_rows(spending: Spending) -> list[str]:
@@ -344,8 +327,8 @@ def _budget_rows(spending: Spending) -> list[str]:
     if spending.raises:
         rows.append(f"      the budget began with {spending.issued.words}")
     rows += [
-        f"      raised on {one.time[:10]} to {one.budget.words}, signed by {_clean(one.signer)} "
-        f"(key {one.key[:16]}…): {_clean(one.reason)}"
+        f"      raised on {one.time[:10]} to {one.budget.words}, signed by {clean(one.signer)} "
+        f"(key {one.key[:16]}…): {clean(one.reason)}"
         for one in spending.raises
     ]
     if spending.per_year:
@@ -371,11 +354,6 @@ def _left(epsilon: float) -> str:
     return remaining(epsilon) if math.isfinite(epsilon) else "everything"
 
 
-def _clean(text: str) -> str:
-    """Text from a ledger in one line, without what a terminal would obey."""
-    return "".join(c if c.isprintable() else "?" for c in text)
-
-
 TRUST_WORDS = {
     Trust.LOCAL: "every party adds all of its noise itself",
     Trust.SECURE_SUM: "the server learns only sums that already hold the noise",
@@ -383,15 +361,15 @@ TRUST_WORDS = {
 }
 
 
-@collector_paused()
 def certified_guess(line: Mapping[str, Any]) -> float:
-    """How often the best guess is right: as certified, or, by a certificate of an older version,
-    as epsilon alone bounds it."""
+    """The success probability of the best attack that tells two neighbors apart: as certified, or,
+    by a certificate of an older version, as epsilon alone bounds it."""
     if "guess" in line:
         return float(line["guess"])
     return budget_guess(float(line["epsilon"]), float(line["delta"]))
 
 
+@collector_paused()
 def certify(
     study: Any,
     ledgers: Mapping[str, Ledger],
@@ -507,7 +485,7 @@ def _rows(books: Collection[Ledger]) -> dict[str, Any]:
 def _worst(
     accountant: Accountant, histories: Sequence[Composed], shown: Composed, delta: float
 ) -> list[tuple[Relation, float, float]]:
-    """The largest epsilon of these histories, and the largest share of guesses that are right,
+    """The largest epsilon of these histories, and the largest success probability of an attack,
     under each relation that `shown` has; nothing where a relation has no guarantee, or none that is
     known while another's is: secret samples in a search by random stopping are accounted for under
     zero-out, and not under replace-one."""

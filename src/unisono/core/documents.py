@@ -5,12 +5,14 @@ Files are replaced whole: whoever reads sees the old one or the new one.
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from unisono.core import journal
+from unisono.core.words import clean_lines
 from unisono.errors import InvalidInput
 
 
@@ -91,7 +93,20 @@ class Document:
             raise _Damaged
         if found.get("format") != self.format:
             raise _OtherFormat(other_format(found, self.format))
-        return found
+        return _shown(found) if _MAY_FORGE.search(text) else found
+
+
+# Other letters than printable ASCII, or escapes of other letters than those of several lines.
+_MAY_FORGE = re.compile(rb"[^\x20-\x7e\n\r\t]|\\[^n\"\\/]")
+
+
+def _shown(said: Any) -> Any:
+    """A document of somebody else's as it may be shown: without letters that a screen obeys."""
+    if isinstance(said, str):
+        return clean_lines(said)
+    if isinstance(said, dict):
+        return {clean_lines(key): _shown(own) for key, own in said.items()}
+    return [_shown(own) for own in said] if isinstance(said, list) else said
 
 
 def loads(text: bytes) -> Any:

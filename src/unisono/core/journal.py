@@ -6,8 +6,9 @@ counts once it is on the disk: `append` returns after fsync. A crash in the midd
 write leaves a last line without its chain; nobody was ever told that it exists, so the
 next writer cuts it off. A line may name in `after` the chain value before it, so that who signs
 the line signs all before it. A last line that lacks only its newline (an editor strips it) is
-whole, and counts. Two processes take turns through an advisory lock on the file, and a
-file is there with its first lines or not at all.
+whole, and counts. Two processes take turns through an advisory lock on the file: one that waits
+for longer than a second says for whom, and gives up after a minute. A file is there with its first
+lines or not at all.
 """
 
 import contextlib
@@ -19,18 +20,23 @@ import os
 import re
 import secrets
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from unisono.core.events import canonical
+from unisono.core.words import clean
 from unisono.errors import (
+    BusyLedgerWarning,
     InvalidInput,
     LedgerCorrupted,
     LedgerError,
     LedgerUnavailable,
     UnisonoError,
     UnknownEvent,
+    warn,
 )
 
 T = TypeVar("T")
@@ -107,8 +113,71 @@ def understood(what: str) -> Iterator[None]:
         ) from None
 
 
+@dataclass(frozen=True)
+class LockWait:
+    """How long to wait for a file that another process holds: it is named after `notice` seconds,
+    and waiting ends after `limit`. Nobody holds a ledger for longer than one authorization takes.
+
+    A kernel's own wait has no limit but by signals, which belong to the program around; so the lock
+    is tried again, at first after a fraction of a millisecond."""
+
+    notice: float = 1.0
+    limit: float = 60.0
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+    def lock(self, file: int, path: Path) -> None:
+        """Hold the file alone, or say why not."""
+        if _locks(file):
+            return
+        begin, pause, said = self.clock(), 2e-4, False
+        while not _locks(file):
+            waited = self.clock() - begin
+            if waited >= self.limit:
+                raise LedgerUnavailable(
+                    f"the ledger {path} is locked by {_holder(file)}, for longer than "
+                    f"{self.limit:g} seconds.\nEnd that process, or try again when it is done. No "
+                    "privacy budget was spent."
+                )
+            if waited >= self.notice and not said:
+                said = True
+                warn(
+                    f"the ledger {path} is locked by {_holder(file)}: waiting for up to "
+                    f"{self.limit:g} seconds",
+                    BusyLedgerWarning,
+                )
+            self.sleep(pause)
+            pause = min(2 * pause, 0.02)
+
+
+def _locks(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _holder(file: int) -> str:
+    """Who holds a file, as far as the system says: Linux lists locks by device and inode."""
+    status = os.fstat(file)
+    device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
+    try:
+        locks = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
+        held = [one for one in locks if device in one and "->" not in one]
+        process = next(int(one[one.index(device) - 1]) for one in held)
+        if process == os.getpid():
+            return f"this process ({process}) itself, through another opened ledger"
+        name = Path(f"/proc/{process}/comm").read_text().strip()
+    except (OSError, ValueError, StopIteration):
+        return "another process (`lsof` names it, on its own machine)"
+    return f"process {process} ({clean(name)})"
+
+
 class Journal:
     """One journal file, opened for appending; use it inside `locked()`."""
+
+    wait = LockWait()
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
@@ -143,14 +212,14 @@ class Journal:
         return Held(self, lambda news: news)
 
     def acquire(self) -> None:
-        """Wait until no other thread or process holds the file."""
+        """Wait until no other thread or process holds the file (`LockWait`)."""
         self._thread_lock.acquire()
         try:
             self._require_open()
             if self._process != os.getpid():  # a forked child must not share the parent's lock
                 self._open()
             if self._depth == 0:
-                fcntl.flock(self._file, fcntl.LOCK_EX)
+                self.wait.lock(self._file, self.path)
         except BaseException:
             self._thread_lock.release()
             raise

@@ -2,7 +2,7 @@
 
 A law says of itself whatever follows from it: how wide it is, in which norm a value must be
 bounded, how it is drawn. Others ask the law, not which law it is. What it costs is said in
-`accounting.translate`, how it is calibrated and how far it reaches in `mechanisms`. The set of
+`accounting.law_costs`, how it is calibrated and how far it reaches in `mechanisms`. The set of
 laws is closed (`LAWS`): each carries a proof, and an unknown one is refused.
 """
 

@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
+from unisono.core.words import clean_lines
+
 _LIGHT, _DARK = "#0072b2", "#56b4e9"  # Okabe and Ito's blues, told apart by all eyes
 _WARNING = ("#a34a00", "#f0a35c")
 # Jupyter (and its export), Visual Studio Code and Colab say what their theme is.
@@ -89,7 +91,8 @@ def shown(title: str, *parts: Markup | str, simulated: bool = False) -> str:
     warned = sentence(_SIMULATION, "warning") if simulated else Markup("")
     head = Markup('<p class="unisono-title">{}</p>').format(title) if title else Markup("")
     inner = Markup("").join(part for part in parts if part)
-    return str(Markup('{}<div class="unisono">{}{}{}</div>').format(STYLE, head, warned, inner))
+    made = Markup('{}<div class="unisono">{}{}{}</div>').format(STYLE, head, warned, inner)
+    return clean_lines(str(made))
 
 
 def sentence(words: str, kind: str = "") -> Markup:

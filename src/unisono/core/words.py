@@ -4,6 +4,7 @@ import difflib
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any
+from unicodedata import category
 
 from unisono.core.trust import Relation
 
@@ -125,12 +126,6 @@ def times(count: int, thing: str, things: str = "") -> str:
     return f"{count:,} {thing if count == 1 else things or thing + 's'}"
 
 
-_TELLS = {
-    Relation.REPLACE_ONE: "which of two records you gave",
-    Relation.ZERO_OUT: "whether your values were used or blanked out",
-    Relation.ADD_OR_REMOVE: "whether you took part",
-}
-
 RELATION_WORDS = {
     Relation.REPLACE_ONE: "your record exchanged for any other",
     Relation.ZERO_OUT: "your values blanked out",
@@ -139,7 +134,8 @@ RELATION_WORDS = {
 
 
 def budget_guess(epsilon: float, delta: float) -> float:
-    """Best success from an even prior under any (epsilon, delta) mechanism.
+    """The largest success probability of an attack that tells two neighbors apart, both as likely,
+    under any (epsilon, delta) mechanism.
 
     The trade-off curve's line with slope -e^epsilon bounds the sum of both errors:
     success <= (e^epsilon + delta) / (1 + e^epsilon).
@@ -150,33 +146,66 @@ def budget_guess(epsilon: float, delta: float) -> float:
     return 1.0 if epsilon > 700 else (math.exp(epsilon) + delta) / (1 + math.exp(epsilon))
 
 
-def guess_words(guess: float, relation: Relation) -> str:
-    """What an adversary can do, from an even prior."""
-    success = percent(guess)
-    sentence = (
-        f"An adversary who knows everyone else can tell {_TELLS[relation]} with at most "
-        f"{success} success (50 % is blind guessing)."
-    )
-    if guess >= 0.99:
-        return sentence + " That is almost no protection in the worst case."
-    wrong = round(100 - hundredths(guess), 1)
-    return sentence + f" At least {wrong:g} out of 100 such guesses are wrong on average."
+_UNITS = {"person": "all records of one person", "party": "the data of one party"}
+_CHANGES: Mapping[str, str] = {
+    Relation.REPLACE_ONE: "exchanging {} for any other",
+    Relation.ZERO_OUT: "leaving {} blank",
+    Relation.ADD_OR_REMOVE: "adding or removing {}",
+}
 
 
-def promise_words(epsilon: float, delta: float) -> str:
-    """The definition of (epsilon, delta) for a reader who has never seen it."""
+def promise_words(epsilon: float, delta: float, relation: str, unit: str) -> str:
+    """The definition of (epsilon, delta) for a reader who has never seen it.
+
+    >>> print(promise_words(1.0, 0.0, "zero-out", "record"))
+    Whatever comes out, leaving one record blank makes it at most 2.72 times as likely (e^epsilon).
+    """
     if math.isinf(epsilon):
         return "There is no guarantee: epsilon is infinite."
     allowance = f", apart from an allowance of {one_in(delta)} (delta)" if delta > 0 else ""
+    change = _CHANGES.get(relation, "a change of {}").format(_UNITS.get(unit, f"one {unit}"))
     if epsilon > 20:
         return (
-            "Your record may make a result more than a hundred million times likelier"
-            f"{allowance}: hardly a guarantee."
+            f"{change[:1].upper()}{change[1:]} may make a result more than a hundred million times "
+            f"as likely{allowance}: hardly a guarantee."
         )
     return (
-        "Whatever comes out, your record makes it at most "
+        f"Whatever comes out, {change} makes it at most "
         f"{number(math.exp(epsilon), 3)} times as likely (e^epsilon){allowance}."
     )
+
+
+# Categories of characters that begin another line, move a cursor, turn the direction of writing or
+# are not text at all; two of them join letters in Persian and Hindi, and stay.
+_CONTROLS = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
+_JOINERS = "\u200c\u200d"
+
+
+def controls(text: str) -> str:
+    """The characters of a text that could forge what a screen or a page shows.
+
+    >>> controls("title\\n  epsilon 0.1"), controls("naïve α"), controls("\\u202egpj.exe")
+    ('\\n', '', '\\u202e')
+    """
+    if text.isprintable():
+        return ""
+    return "".join(c for c in text if category(c) in _CONTROLS and c not in _JOINERS)
+
+
+def clean(text: str) -> str:
+    """Somebody else's text for one line of a screen or a page.
+
+    >>> clean("a\\x1b[31mb\\nc\\u202e")
+    'a?[31mb?c?'
+    """
+    found = controls(text)
+    return text.translate(dict.fromkeys(map(ord, found), "?")) if found else text
+
+
+def clean_lines(text: str) -> str:
+    """The same for text of several lines, in which tabs stay."""
+    kept = ("\t".join(map(clean, line.split("\t"))) for line in text.split("\n"))
+    return "\n".join(kept)
 
 
 def did_you_mean(said: object, known: Iterable[str]) -> str:

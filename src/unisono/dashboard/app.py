@@ -16,6 +16,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from unisono.core.words import clean_lines
 from unisono.core.words import number as upper
 from unisono.dashboard import detail, shapes
 from unisono.dashboard.catalogue import Catalogue, CatalogueEntry, trouble
@@ -176,7 +177,7 @@ _ENVIRONMENT.globals["simulation"] = SIMULATED
 
 
 def _render(template: str, **values: Any) -> str:
-    return _ENVIRONMENT.get_template(template).render(**values)
+    return clean_lines(_ENVIRONMENT.get_template(template).render(**values))
 
 
 def _documents(run: Run) -> dict[str, Any]:

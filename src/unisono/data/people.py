@@ -43,7 +43,7 @@ RECORDS_PER_PERSON, MOST_RECORDS = 8, 1000
 # Among a party's values by column: which of a person's k records are there, (persons, k). No column
 # has this name, as files cannot hold it.
 THERE = "\0there"
-_NOBODY = -1
+NOBODY = -1  # in the place of a record
 
 
 def persons_of(cells: Sequence[Any] | np.ndarray, group: int, key: bytes) -> np.ndarray:
@@ -57,7 +57,7 @@ def persons_of(cells: Sequence[Any] | np.ndarray, group: int, key: bytes) -> np.
     texts = list(map(owner_of, cells))
     known = np.array([number for number, text in enumerate(texts) if text is not None], int)
     if not len(known):
-        return np.full((0, group), _NOBODY)
+        return np.full((0, group), NOBODY)
     numbers: dict[str | None, int] = {}
     owners = np.array([numbers.setdefault(texts[record], len(numbers)) for record in known])
     drawn = permutation(Keystream(_draws(key)), len(known))
@@ -65,7 +65,7 @@ def persons_of(cells: Sequence[Any] | np.ndarray, group: int, key: bytes) -> np.
     ordered = owners[drawn]
     begin = np.searchsorted(ordered, np.arange(len(numbers)))
     place = np.arange(len(drawn)) - begin[ordered]
-    rows = np.full((len(numbers), group), _NOBODY)
+    rows = np.full((len(numbers), group), NOBODY)
     kept = place < group
     rows[ordered[kept], place[kept]] = known[drawn[kept]]
     return rows
@@ -86,7 +86,7 @@ def by_person(values: "Values", rows: np.ndarray) -> dict[str, np.ndarray]:
     are there; one record of each person makes (persons,), as if there were no others."""
     if rows.shape[1] == 1:
         return {name: column[rows[:, 0]] for name, column in values.items()}
-    there = rows != _NOBODY
+    there = rows != NOBODY
     found = {name: np.where(there, column[rows], np.nan) for name, column in values.items()}
     return {**found, THERE: there}
 
@@ -120,6 +120,15 @@ def as_rows(arrays: tuple[np.ndarray, ...], there: np.ndarray) -> tuple[np.ndarr
         for array in arrays
     )
     return rows if len(rows) > 1 else (*rows, there.astype(np.float32))
+
+
+def blanked(array: np.ndarray, there: np.ndarray) -> np.ndarray:
+    """The rows of an array (n, ...) that are `there` (n,); others say nothing of anybody: NaN, or
+    zero where NaN cannot be written."""
+    if there.all():
+        return array
+    blank = np.nan if array.dtype.kind in "fc" else array.dtype.type()
+    return np.where(there.reshape(-1, *[1] * (array.ndim - 1)), array, blank)
 
 
 def records_per_person(said: int | None) -> int:
@@ -169,7 +178,7 @@ def warn_of_people(name: str, column: str, records: int, cells: Any, rows: np.nd
             UnreadValues,
             stacklevel=2,
         )
-    over = records - nobody - int(np.count_nonzero(rows != _NOBODY))
+    over = records - nobody - int(np.count_nonzero(rows != NOBODY))
     if over:
         full = np.count_nonzero(np.bincount(_counts(texts)) > rows.shape[1])
         warnings.warn(
@@ -189,10 +198,12 @@ def _counts(texts: Sequence[str | None]) -> np.ndarray:
 
 __all__ = [
     "MOST_RECORDS",
+    "NOBODY",
     "RECORDS_PER_PERSON",
     "THERE",
     "as_records",
     "as_rows",
+    "blanked",
     "by_person",
     "drawn_persons",
     "one_of_each",

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unisono.core.words import did_you_mean
+from unisono.core.words import clean, did_you_mean
 from unisono.data.cells import codes, numbers
 from unisono.errors import InvalidInput
 
@@ -171,7 +171,7 @@ def require_columns(file: Any, names: Collection[str], wanted: Sequence[str]) ->
     missing = [name for name in wanted if name not in names]
     if missing:
         raise InvalidInput(
-            f"{file} has no column {missing[0]!r}: it has {', '.join(sorted(names))}"
+            f"{file} has no column {missing[0]!r}: it has {clean(', '.join(sorted(names)))}"
             f"{did_you_mean(missing[0], names)}"
         )
 

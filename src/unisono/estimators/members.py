@@ -1,8 +1,8 @@
 """From rows with party labels to parties with ledgers."""
 
+import hashlib
 import math
 import warnings
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -19,8 +19,14 @@ from unisono.core.policy import Budget, Policy
 from unisono.core.trust import Relation, Trust, Unit, Viewer
 from unisono.data import as_text, listed
 from unisono.data.order import new_key, order_key, secret_order
-from unisono.data.people import drawn_persons, owner_of
-from unisono.errors import FreshBudgetWarning, InvalidInput, PredictableNoiseWarning, warn
+from unisono.data.people import NOBODY, drawn_persons, owner_of
+from unisono.errors import (
+    ClippedValues,
+    FreshBudgetWarning,
+    InvalidInput,
+    PredictableNoiseWarning,
+    warn,
+)
 from unisono.estimators.statements import IN_MEMORY, PREDICTABLE
 
 ALONE = "the only party"
@@ -133,22 +139,49 @@ def persons_at(
     """Each party's persons, by the places of their records among the party's (persons, group), -1
     where there are fewer. `cells` (n,) say whose each record is, in a `column` or by ids alone.
 
-    Persons at more parties than `most` are refused: they would be protected less than promised.
+    A person counts at `most` parties, which is public. At others its row stays, without records, so
+    that no size and no refusal depends on where a person has records.
     """
-    people, found = [], Counter[str | None]()
+    people, owners = [], []
     for name, rows in zip(members.names, members.rows, strict=True):
         own = [cells[place] for place in rows]
-        people.append(drawn_persons(own, group, order_key(seed, name), name, column))
-        if len(members.names) > 1:
-            found.update({owner_of(cell) for cell in own} - {None})
-    places = max(found.values(), default=1)
-    if places > most:
-        raise InvalidInput(
-            f"the same person is named at {places} parties, and person_at_parties is {most}: say "
-            f"person_at_parties = {places}, or, where equal names are different people, put the "
-            "party before them; nothing was spent"
+        drawn = drawn_persons(own, group, order_key(seed, name), name, column)
+        people.append(drawn)
+        owners.append([owner_of(own[first]) for first in drawn[:, 0]])
+    kept = _counted_at(owners, most, order_key(seed, "persons at several parties"))
+    if any(not all(own) for own in kept):
+        warn(
+            "some persons have records at more parties than person_at_parties, which is "
+            f"{most}: each of them counts at that many, drawn in secret, and nowhere else. If "
+            "equal ids are different people, put the party before them. Nobody else is told",
+            ClippedValues,
         )
-    return tuple(people)
+    return tuple(
+        np.where(np.array(own, bool)[:, None], rows, NOBODY)
+        for own, rows in zip(kept, people, strict=True)
+    )
+
+
+def _counted_at(owners: Sequence[Sequence[str | None]], most: int, key: bytes) -> list[list[bool]]:
+    """Of each party's persons, whether they count there. Where a person counts is drawn by a secret
+    key from its own parties alone: whoever else is there changes nothing of it."""
+    places: dict[str | None, list[int]] = {}
+    for party, own in enumerate(owners):
+        for owner in own:
+            places.setdefault(owner, []).append(party)
+
+    def drawn(owner: str | None) -> set[int]:
+        found = places[owner]
+        if len(found) <= most:
+            return set(found)
+
+        def lot(party: int) -> bytes:
+            return hashlib.sha256(key + f"{party}:{owner}".encode()).digest()
+
+        return set(sorted(found, key=lot)[:most])
+
+    at = {owner: drawn(owner) for owner in places}
+    return [[party in at[owner] for owner in own] for party, own in enumerate(owners)]
 
 
 def facts_of(

@@ -27,7 +27,7 @@ from unisono.data.columns import ColumnKind, NamedColumn, NumericColumn, TrueFal
 from unisono.data.encoding import Frame
 from unisono.data.given import MOST_HELD, is_frame, stream_of, table_of
 from unisono.data.order import new_key, order_key, secret_order
-from unisono.data.people import as_rows, records_per_person
+from unisono.data.people import as_rows, blanked, records_per_person
 from unisono.data.reading import declared_values
 from unisono.data.scaling import warn_of_clipped_rows
 from unisono.data.schema import Schema
@@ -210,7 +210,7 @@ def _by_person(
     """Arrays of a party's persons, (persons, k, ...), or (persons, ...) of one record each."""
     places = rows[people]  # what stands for no record is taken out again
     if people.shape[1] == 1:
-        return tuple(array[places[:, 0]] for array in arrays)
+        return tuple(blanked(array[places[:, 0]], people[:, 0] >= 0) for array in arrays)
     flat = places.reshape(-1)
     return as_rows(tuple(array[flat] for array in arrays), people >= 0)
 

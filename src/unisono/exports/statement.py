@@ -13,9 +13,10 @@ from html import escape
 from typing import Any, NamedTuple
 
 from unisono.algorithms.evaluation_text import learnt_from, metric_row
-from unisono.core.certificate import TRUST_WORDS, certified_guess
-from unisono.core.trust import Trust, Viewer, describe
-from unisono.core.words import number, percent
+from unisono.core.certificate import TRUST_WORDS, Line, certified_guess
+from unisono.core.success import attack_success
+from unisono.core.trust import Relation, Trust, Viewer, describe
+from unisono.core.words import clean, clean_lines, number
 from unisono.data.columns import NumericColumn
 from unisono.errors import InvalidInput
 from unisono.models.fitted import FittedModel, load, portable_text
@@ -84,17 +85,26 @@ def _privacy(model: FittedModel) -> Iterator[str]:
     if model.simulated:
         yield "SIMULATION: the noise was predictable, so there is NO privacy."
     alike: dict[str, list[str]] = {}
-    for line in certificate["guarantees"]:
-        said, delta = line["epsilon"], line["delta"]
-        when = _RELATIONS[line["relation"]].format(unit=certificate["unit"])
-        words = f"If {when}: no protection"
-        if said != "inf":
-            guess = percent(certified_guess(line))
-            words = (
-                f"If {when}: epsilon {number(float(said))} at delta {delta:g}; the best guess is "
-                f"right at most {guess} of the time (50 % is a coin toss)"
-            )
-        alike.setdefault(words, []).append(describe(Viewer(line["viewer"])))
+    lines = [
+        Line(
+            Viewer(one["viewer"]),
+            Relation(one["relation"]),
+            float(one["epsilon"]),
+            float(one["delta"]),
+            certified_guess(one),
+        )
+        for one in certificate["guarantees"]
+    ]
+    for line in lines:
+        own = [one for one in lines if one.viewer == line.viewer]
+        success = attack_success(own, line.relation, certificate["unit"])
+        words = (
+            "no protection"
+            if success is None
+            else f"epsilon {number(line.epsilon)} at delta {line.delta:g}; {success.words}"
+        )
+        when = _RELATIONS[line.relation].format(unit=certificate["unit"])
+        alike.setdefault(f"If {when}: {words}", []).append(describe(line.viewer))
     for words, viewers in alike.items():
         yield f"{words}. Against {'; '.join(viewers)}."
     trust = certificate.get("trust")
@@ -176,8 +186,13 @@ def as_markdown(model: FittedModel) -> str:
 
 def _plain(text: str) -> str:
     """Text that Markdown takes for text."""
-    clean = "".join(c if c.isprintable() else " " for c in text)
-    return clean.replace("\\", "\\\\").replace("<", "&lt;").replace("[", "\\[").replace("`", "\\`")
+    return (
+        clean(text)
+        .replace("\\", "\\\\")
+        .replace("<", "&lt;")
+        .replace("[", "\\[")
+        .replace("`", "\\`")
+    )
 
 
 _STYLE = (
@@ -196,7 +211,7 @@ def as_html(model: FittedModel) -> str:
         + "</ul></section>"
         for section in card(model)
     )
-    return (
+    return clean_lines(
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
         f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head>'
         f"<body><h1>{title}</h1>{body}</body></html>\n"

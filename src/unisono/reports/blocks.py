@@ -98,7 +98,7 @@ class Gauges:
 
 @dataclass(frozen=True)
 class Guesses:
-    """How many of a hundred guesses are right at most, and how many by chance."""
+    """How many of a hundred attacks succeed at most, and how many by chance."""
 
     title: str
     right: float

@@ -279,8 +279,8 @@ def forest(rows: Sequence[ForestRow], *, title: str, ratios: bool, unit: str = "
 
 
 def guesses(right: float, *, title: str, blind: float = 0.5) -> Markup:
-    """A hundred guesses as dots: right by chance, right besides at most, and wrong at least. Of a
-    guess that is right in a part of all cases only that part of its dot is filled."""
+    """A hundred attacks as dots: those that succeed by chance, those that succeed besides at most,
+    and those that fail at least. Of a part of an attack only that part of its dot is filled."""
     by_chance, at_most = round(100 * blind), hundredths(right)
     whole = int(at_most)
     kinds = ["chance"] * by_chance + ["fill s2"] * (whole - by_chance)
@@ -290,16 +290,16 @@ def guesses(right: float, *, title: str, blind: float = 0.5) -> Markup:
     if at_most > whole:
         parts.append(marks.dot(*places[whole], "fill s2", 5.5 * math.sqrt(at_most - whole)))
     named = [
-        (f"{by_chance} right by tossing a coin", "chance"),
-        (f"{round(at_most - by_chance, 1):g} more right, at most", "fill s2"),
-        (f"{round(100 - at_most, 1):g} wrong, at least", "hollow"),
+        (f"{by_chance} succeed by chance", "chance"),
+        (f"{round(at_most - by_chance, 1):g} more succeed, at most", "fill s2"),
+        (f"{round(100 - at_most, 1):g} fail, at least", "hollow"),
     ]
     for row, (words, kind) in enumerate(named):
         y = 122 + 20 * row
         parts.append(Markup('<circle cx="7" cy="{}" r="5.5" class="{}"/>').format(y - 4, kind))
         parts.append(marks.text(0, y, words, "", 22))
     told = "; ".join(words for words, _ in named)
-    return marks.chart(174, title, f"Of 100 guesses, on average: {told}.", parts, "narrow")
+    return marks.chart(174, title, f"Of 100 attacks, on average: {told}.", parts, "narrow")
 
 
 def calibration(bins: Sequence[CalibrationBin], *, title: str) -> Markup:

@@ -3,12 +3,13 @@
 import math
 from collections.abc import Sequence
 
+from unisono.core.success import PHRASE
 from unisono.core.trust import Relation
-from unisono.core.words import number, one_in, percent, promise_words, times
+from unisono.core.words import number, one_in, promise_words, times
 from unisono.reports.blocks import Block, Items, Part, ReportGrid, Text
 from unisono.reports.blocks import ReportHeading as Title
 from unisono.reports.reading import RunReading, ShownGuarantee, who
-from unisono.reports.summary import split, tells
+from unisono.reports.summary import split
 
 RELATIONS = {
     "replace-one": "exchanged for any other",
@@ -53,9 +54,8 @@ def guarantees(reading: RunReading) -> Part:
             Title("In numbers"),
             _table(reading),
             Text(
-                "50 % is a coin toss. “No protection” means that epsilon is infinite. All "
-                "numbers are "
-                "upper bounds and rounded up.",
+                "“No protection” means that epsilon is infinite. All numbers are upper bounds and "
+                "rounded up.",
                 "note",
             ),
             Title("What it rests on"),
@@ -116,13 +116,7 @@ def _in_words(
     reading: RunReading, epsilon: float, delta: float, members: Sequence[ShownGuarantee]
 ) -> str:
     names = "; ".join(who(one.viewer) for one in members)
-    promise = promise_words(epsilon, delta)
-    unit = {"record": "one record", "person": "all records of one person"}.get(
-        reading.unit, "one party's data"
-    )
-    if reading.unit == "person":
-        promise = promise.replace("your record makes", "your record make")
-    promise = promise.replace("Your record", unit).replace("your record", unit)
+    promise = promise_words(epsilon, delta, reading.relation, reading.unit)
     return f"Against {names}: {promise[:1].lower()}{promise[1:]}"
 
 
@@ -130,15 +124,17 @@ def _table(reading: RunReading) -> ReportGrid:
     known = {(one.viewer, one.relation): one for one in reading.guarantees}
     relations = [str(r) for r in Relation if any(one.relation == r for one in reading.guarantees)]
     viewers = list(dict.fromkeys(one.viewer for one in reading.guarantees))
+    asks = list(reading.success(()).questions)
     rows = []
     for viewer in viewers:
         found = [known.get((viewer, relation)) for relation in relations]
         delta = next(one.delta for one in found if one)
         promised = reading.promised.get(viewer)
+        shown_to = reading.success([promised]).shown if promised else {}
         rows.append(
             [
                 who(viewer),
-                percent(promised.guess) if promised else "–",
+                *(shown_to.get(asked, "–") for asked in asks),
                 *(shown(one.epsilon) if one else "–" for one in found),
                 one_in(delta) if delta else "0",
             ]
@@ -146,13 +142,12 @@ def _table(reading: RunReading) -> ReportGrid:
     unit = {"record": "one record", "person": "all records of one person"}.get(
         reading.unit, "all data of one party"
     )
-    real = "With real noise, not as it is: how" if reading.simulated else "How"
+    real = "With real noise, not as it is: " if reading.simulated else ""
     return ReportGrid(
-        f"{real} often the best guess is right when somebody has to tell {tells(reading)}; and "
-        f"epsilon of this run, at most, for {unit}",
+        f"{real}the {PHRASE}, by question; and epsilon of this run, at most, for {unit}",
         [
             "who looks",
-            "right at most",
+            *asks,
             *(f"ε, {RELATIONS.get(one, one)}" for one in relations),
             "delta",
         ],

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from functools import singledispatch
 from typing import Any
 
+from unisono.core.words import clean
 from unisono.reports import blocks, diagram
 from unisono.reports.document import UNEXPECTED, report, unshown
 from unisono.reports.laboratory import summary_table
@@ -43,7 +44,7 @@ def plain(words: Any) -> str:
     >>> plain("<b>a|b</b>")
     '\\\\<b\\\\>a\\\\|b\\\\</b\\\\>'
     """
-    return _SPECIAL.sub(r"\\\1", " ".join(str(words).split()))
+    return _SPECIAL.sub(r"\\\1", clean(" ".join(str(words).split())))
 
 
 def grid(header: Sequence[str], rows: Sequence[Sequence[Any]], caption: str = "") -> str:

@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from unisono.core.words import clean_lines
+
 STYLE: str = (resources.files("unisono.reports") / "templates" / "style.css").read_text("utf-8")
 _NUMBER = re.compile(r"(1 in )?[-−+<>]?[\d.,\s]*\d(e[-−+]?\d+)?\s?%?")
 _LIKE_NUMBERS = ("", "-", "–", "no protection")
@@ -47,16 +49,15 @@ def render(template: str, **values: Any) -> Markup:
 
 def page(title: str, sections: Sequence[Section], *, subtitle: str = "", notice: str = "") -> str:
     """One self-contained HTML file. `notice` is shown loudly above everything."""
-    return str(
-        render(
-            "page.html",
-            title=title,
-            sections=sections,
-            subtitle=subtitle,
-            notice=notice,
-            style=Markup(STYLE),
-        )
+    made = render(
+        "page.html",
+        title=title,
+        sections=sections,
+        subtitle=subtitle,
+        notice=notice,
+        style=Markup(STYLE),
     )
+    return clean_lines(str(made))  # no text of somebody else's turns what stands beside it
 
 
 def table(

@@ -7,7 +7,7 @@ without.
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.core.certificate import certified_guess
 from unisono.core.events import Composed
+from unisono.core.success import AttackSuccess, attack_success
 from unisono.core.trust import Relation, Trust, Unit, Viewer, describe
 from unisono.errors import InvalidInput, UndefinedRelation, UnisonoError
 from unisono.reports.state import simulated
@@ -26,8 +27,8 @@ from unisono.studies.schema import StudyFile
 
 @dataclass(frozen=True)
 class ShownGuarantee:
-    """Epsilon at a delta, against one viewer, under one relation, and how often the best guess
-    between two neighbours is right, at most."""
+    """Epsilon at a delta, against one viewer, under one relation, and the success probability of
+    the best attack that tells two neighbors apart, at most."""
 
     viewer: str
     relation: str
@@ -105,12 +106,24 @@ class RunReading:
         """The relation that the study promises, or the first that is certified."""
         if self.file is not None:
             return str(self.file.privacy.relation)
+        settings = self.certificate.get("settings")
+        promised = settings.get("privacy") if isinstance(settings, Mapping) else None
+        asked = promised.get("relation") if isinstance(promised, Mapping) else None
+        if any(one.relation == asked for one in self.guarantees):
+            return str(asked)
         return self.guarantees[0].relation if self.guarantees else str(Relation.REPLACE_ONE)
 
     @cached_property
     def promised(self) -> Mapping[str, ShownGuarantee]:
         """The guarantee against each viewer, under the study's own relation."""
         return {one.viewer: one for one in self.guarantees if one.relation == self.relation}
+
+    def success(self, against: Iterable[ShownGuarantee]) -> AttackSuccess:
+        """What the best attack on one unit can infer, by any of these viewers."""
+        viewers = {one.viewer for one in against}
+        lines = [one for one in self.guarantees if one.viewer in viewers]
+        found = attack_success(lines, self.relation, self.unit)
+        return found or AttackSuccess(self.relation, self.unit, 1.0, 1.0)
 
     @cached_property
     def trust(self) -> str:
@@ -199,8 +212,8 @@ def built_from(study: str) -> Built | None:
 def _worst(
     costs: Sequence[Mapping[Viewer, Composed]], viewer: Viewer, relation: Relation, delta: float
 ) -> list[tuple[float, float]]:
-    """Epsilon and the best guess, of the party that pays most; nothing where the relation has no
-    guarantee."""
+    """Epsilon and success probability, of the party that pays most; nothing where the relation has
+    no guarantee."""
     try:
         different = dict.fromkeys(cost[viewer] for cost in costs)
         epsilon = max(ACCOUNTANT.epsilon(one, relation, delta) for one in different)

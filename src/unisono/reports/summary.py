@@ -3,32 +3,19 @@
 import math
 from collections.abc import Mapping, Sequence
 
-from unisono.core.trust import Relation
-from unisono.core.words import number, one_in, percent, times
+from unisono.core.success import question
+from unisono.core.words import number, one_in, times
 from unisono.reports.blocks import Block, Guesses, Part, Text, Tiles
 from unisono.reports.marks import short
 from unisono.reports.reading import RunReading, ShownGuarantee, listed, who
 from unisono.reports.state import opened
 from unisono.studies.schema import StudyFile
 
-_TELLS = {
-    (Relation.REPLACE_ONE, "record"): "which of two possible records was the one that was used",
-    (Relation.ZERO_OUT, "record"): "whether the values of one record were used or blanked out",
-    (Relation.ADD_OR_REMOVE, "record"): "whether one record was among those used",
-    (Relation.REPLACE_ONE, "person"): "which of two possible persons, with all of their records, "
-    "was the one whose records were used",
-    (Relation.ZERO_OUT, "person"): "whether all records of one person were used or blanked out",
-    (Relation.ADD_OR_REMOVE, "person"): "whether one person's records were among those used",
-    (Relation.REPLACE_ONE, "party"): "which of two data sets one party gave",
-    (Relation.ZERO_OUT, "party"): "whether one party's whole data were used or blanked out",
-    (Relation.ADD_OR_REMOVE, "party"): "whether one party took part",
-}
 _SHORT = {
     "final-model": "the public that sees the result",
     "iterates": "whoever follows every round",
     "network": "an eavesdropper",
 }
-_ALMOST = 0.99  # a best guess that is right so often is hardly hindered
 
 
 def summary(reading: RunReading) -> Part:
@@ -49,15 +36,6 @@ def split(reading: RunReading) -> tuple[list[ShownGuarantee], list[ShownGuarante
     known = reading.promised.values()
     protects = sorted((g for g in known if math.isfinite(g.epsilon)), key=lambda g: -g.epsilon)
     return protects, [g for g in known if math.isinf(g.epsilon)]
-
-
-def tells(reading: RunReading) -> str:
-    """What an adversary would like to tell, as the study's relation and unit say."""
-    given = (reading.relation, reading.unit)
-    return next(
-        (words for key, words in _TELLS.items() if tuple(map(str, key)) == given),
-        f"two neighbouring data sets apart ({reading.relation})",
-    )
 
 
 def _learned(reading: RunReading) -> str:
@@ -119,15 +97,12 @@ def _promise(reading: RunReading, protects: Sequence[ShownGuarantee]) -> str:
         return ""
     worst = protects[0]
     everyone = "; ".join(_short_name(one.viewer) for one in protects)
-    will = "will be" if reading.planned else "is"
-    weak = " That is almost no protection in the worst case." if worst.guess >= _ALMOST else ""
+    planned = " (as planned)" if reading.planned else ""
     delta = f" at delta {one_in(worst.delta)}" if worst.delta else ""
-    other = "person's records" if reading.unit == "person" else "record"
     return (
-        f"What is promised: whoever looks on ({everyone}), even knowing every other {other}, and "
-        f"has to tell {tells(reading)}, {will} right at most {percent(worst.guess)} of the time. "
-        f"Tossing a coin is right 50 % of the time. (Epsilon {number(worst.epsilon)}{delta}"
-        f"{_covers(reading)}.){weak}{_people(reading)}"
+        f"What is promised against {everyone}{planned}: {reading.success(protects).sentence} The "
+        f"attack may use every other {reading.unit}. (Epsilon {number(worst.epsilon)}{delta}"
+        f"{_covers(reading)}.){_people(reading)}"
     )
 
 
@@ -202,17 +177,18 @@ def _not(reading: RunReading, exposes: Sequence[ShownGuarantee]) -> str:
 
 
 def _picture(reading: RunReading, protects: Sequence[ShownGuarantee]) -> Guesses:
-    right = protects[0].guess
+    found = reading.success(protects)
     best = (
-        "The best possible adversary may get almost all of them right, in the worst case."
-        if right >= _ALMOST
-        else "No adversary gets more right on average than the filled dots, whatever it knows and "
-        "however much it computes."
+        "The best possible adversary may succeed almost always, in the worst case."
+        if found.weak
+        else "No adversary succeeds more often on average than the filled dots, whatever it knows "
+        "and however much it computes."
     )
+    asked = question(reading.relation, reading.unit)
     return Guesses(
-        f"Of 100 guesses, at most {percent(right).removesuffix(' %')} are right on average",
-        right,
-        f"Of 100 attempts to tell {tells(reading)}, coin tosses get 50 right. {best}",
+        found.of_hundred,
+        found.neighbors,
+        f"Of 100 attacks that infer {asked}, 50 succeed by chance. {best}",
     )
 
 
@@ -237,4 +213,4 @@ def _figures(reading: RunReading, protects: Sequence[ShownGuarantee]) -> list[tu
     return found
 
 
-__all__ = ["learned", "split", "summary", "tells"]
+__all__ = ["learned", "split", "summary"]

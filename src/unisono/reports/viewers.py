@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from unisono.core.words import percent, times
+from unisono.core.success import PHRASE
+from unisono.core.words import times
 from unisono.reports.blocks import Block, Flow, Part, ReportGrid, Text
 from unisono.reports.guarantees import sees, shown
 from unisono.reports.reading import RunReading, who
@@ -49,12 +50,12 @@ def viewers(reading: RunReading) -> Part:
         "who looks",
         "what they may see",
         *(["in this run"] if messages else []),
-        "right at most",
+        *reading.success(()).questions,
         "epsilon",
     ]
     rows = [_row(reading, viewer, messages) for viewer in known]
     if rows:
-        blocks.append(ReportGrid("Who sees what", header, rows))
+        blocks.append(ReportGrid(f"Who sees what, and the {PHRASE}, by question", header, rows))
     if not messages:
         blocks.append(
             Text(
@@ -70,9 +71,12 @@ def _row(
     reading: RunReading, viewer: str, messages: Sequence[Mapping[str, Any]] | None
 ) -> list[str]:
     one = reading.promised.get(viewer)
-    price = [percent(one.guess), shown(one.epsilon)] if one else ["–", "–"]
+    asks = reading.success(()).shown  # of no viewer: 100 %
+    price = [*("–" for _ in asks), "–"]
     if reading.simulated:
-        price = ["100 %", "no protection"]
+        price = [*asks.values(), "no protection"]
+    elif one:
+        price = [*reading.success([one]).shown.values(), shown(one.epsilon)]
     return [
         who(viewer),
         sees(reading, viewer),

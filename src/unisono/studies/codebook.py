@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from unisono.core.words import controls
 from unisono.errors import InvalidInput
 from unisono.studies.source import TODO
 
@@ -134,6 +135,9 @@ def _declared(file: Path, rows: Iterator[tuple[str, dict[str, str]]]) -> Codeboo
         if not name or name in columns or name in left_out:
             faults.append(f"{where}: {name!r}: name each column once")
             continue
+        if odd := [cell for cell in row.values() if controls(cell)]:
+            faults.append(f"{where}: {odd[0]!a} holds control characters: write plain text")
+            continue
         try:
             declared = _declaration(row)
         except InvalidInput as error:
@@ -158,8 +162,7 @@ def _label(row: Mapping[str, str]) -> str:
     """What people call a column, and its values where these are codes; on one line."""
     values = row.get("values", "")
     said = [row.get("label", ""), values if "=" in values else ""]
-    words = " ".join("; ".join(filter(None, said)).split())
-    return "".join(letter for letter in words if letter.isprintable())
+    return " ".join("; ".join(filter(None, said)).split())
 
 
 def _declaration(row: Mapping[str, str]) -> Mapping[str, Any] | None:

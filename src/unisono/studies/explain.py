@@ -12,8 +12,9 @@ from typing import Any
 
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.core.certificate import TRUST_WORDS
+from unisono.core.success import attack_success
 from unisono.core.trust import FINAL_MODEL, Relation, Unit, Viewer, describe
-from unisono.core.words import guess_words, number, promise_words, times
+from unisono.core.words import number, promise_words, times
 from unisono.errors import LargeDeltaWarning
 from unisono.planning.noise import Noise, noise_of
 from unisono.studies.build import Built, build
@@ -250,37 +251,17 @@ def _promise(
 ) -> list[str]:
     """What one unit's owner is promised, and against whom not."""
     privacy = file.privacy
-    finite = {viewer: value for viewer, value in worst.items() if math.isfinite(value)}
+    finite = [value for value in worst.values() if math.isfinite(value)]
     lines = []
-    if finite:
-        most = max(finite.values())
-        guess = max(
-            cost.guess
-            for cost in costs
-            if cost.relation is privacy.relation and math.isfinite(cost.epsilon)
-        )
-        lines += [promise_words(most, privacy.delta), guess_words(guess, privacy.relation)]
-        if privacy.unit is Unit.PARTY:
-            lines = [line.replace("your record", "your party's records") for line in lines]
-        if privacy.unit is Unit.PERSON:
-            lines = [_of_a_person(line) for line in lines]
+    if (success := attack_success(costs, privacy.relation, privacy.unit)) is not None:
+        stated = promise_words(max(finite), privacy.delta, privacy.relation, privacy.unit)
+        lines += [stated, success.sentence]
     lines += [
         f"No promise at all against {describe(Viewer(viewer))}."
         for viewer, value in worst.items()
         if math.isinf(value)
     ]
     return lines
-
-
-def _of_a_person(words: str) -> str:
-    """A sentence about a record, about all that a person has."""
-    for one, all_of_them in (
-        ("your record makes", "all of your records together make"),
-        ("Your record may", "All of your records together may"),
-        ("which of two records you gave", "which of two sets of records is yours"),
-    ):
-        words = words.replace(one, all_of_them)
-    return words
 
 
 def _noise_words(file: StudyFile, noise: Noise) -> str:

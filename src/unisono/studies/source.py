@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from unisono.core.config import Config
-from unisono.core.words import did_you_mean
+from unisono.core.words import clean, controls, did_you_mean
 from unisono.errors import InvalidInput
 
 Place = tuple[str | int, ...]
@@ -90,6 +90,8 @@ def parse(
     """The model that a text says; `path` is what errors call it."""
     source = Source(path, text)
     document, plain = toml_document(text, path)
+    if forged := list(_forged(document)):
+        raise source.refusal(forged[:_MOST_FAULTS], len(forged) - _MOST_FAULTS)
     if unfilled := list(_unfilled(document)):
         raise source.refusal(unfilled[:_MOST_FAULTS], len(unfilled) - _MOST_FAULTS)
     try:
@@ -139,18 +141,50 @@ def _too_large(path: object) -> InvalidInput:
     return InvalidInput(f"{path} is larger than 1 MB: it cannot be the file that is meant")
 
 
-def _unfilled(said: Any, place: Place = ()) -> Iterator[Fault]:
+def _unfilled(document: Any) -> Iterator[Fault]:
     """Everything that a draft left open."""
-    if said == TODO:
-        words = (
-            "fill in what is public knowledge (a codebook, a guideline), never what records show"
-        )
-        yield place, f"is still {TODO}: {words}"
-    inner: Iterable[tuple[str | int, Any]] = ()
+    for place, said in _texts(document):
+        if said == TODO:
+            words = (
+                "fill in what is public knowledge (a codebook, a guideline), never what records "
+                "show"
+            )
+            yield place, f"is still {TODO}: {words}"
+
+
+# Nothing else is written on several lines.
+_OF_LINES = ("source", "sql")
+
+
+def _forged(document: Any) -> Iterator[Fault]:
+    """Text with which a file could write lines of its own on the screen of whoever checks it."""
+    for place, said in _texts(document):
+        key = place[-1] if place else ""
+        shown = said.translate(dict.fromkeys(b"\n\r\t", " ")) if place == _OF_LINES else said
+        for text in (shown, key if isinstance(key, str) else ""):
+            if found := controls(text):
+                yield (
+                    place,
+                    f"{_short(ascii(text))} holds {_named(found)}: write plain text on one line, "
+                    "without control characters",
+                )
+
+
+def _named(letters: str) -> str:
+    return ", ".join(f"U+{ord(letter):04X}" for letter in list(dict.fromkeys(letters))[:3])
+
+
+def _texts(said: Any, place: Place = ()) -> Iterator[tuple[Place, str]]:
+    """All texts of a document and where they stand; empty ones for keys of anything else."""
     if isinstance(said, dict | list):
+        inner: Iterable[tuple[str | int, Any]]
         inner = said.items() if isinstance(said, dict) else enumerate(said)
-    for key, own in inner:
-        yield from _unfilled(own, (*place, key))
+        if place:
+            yield place, ""
+        for key, own in inner:
+            yield from _texts(own, (*place, key))
+    else:
+        yield place, said if isinstance(said, str) else ""
 
 
 # ------------------------------------------------------------- lines
@@ -225,6 +259,7 @@ def _path(place: Place) -> str:
     shown = ""
     for part in place:
         shown += f"[{part + 1}]" if isinstance(part, int) else f".{part}" if shown else part
+    shown = clean(shown)
     return f"{shown}: " if shown else ""
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from unisono.core.values import require_finite
-from unisono.data.people import as_rows
+from unisono.data.people import as_rows, blanked
 from unisono.errors import InvalidInput
 from unisono.estimators.members import Membership, membership
 
@@ -35,7 +35,9 @@ class Collected(NamedTuple):
 
         def rows(columns: tuple[np.ndarray, ...], own: np.ndarray) -> tuple[np.ndarray, ...]:
             flat = tuple(column[own.reshape(-1)] for column in columns)
-            return flat if own.shape[1] == 1 else as_rows(flat, own >= 0)[: len(flat)]
+            if own.shape[1] == 1:
+                return tuple(blanked(column, own[:, 0] >= 0) for column in flat)
+            return as_rows(flat, own >= 0)[: len(flat)]
 
         return [rows(columns, own) for columns, own in zip(self.columns, people, strict=True)]
 

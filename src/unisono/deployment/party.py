@@ -9,7 +9,7 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -35,8 +35,9 @@ from unisono.deployment.run_folder import require_folder
 from unisono.engines import compilation_cache, wire
 from unisono.engines.distributed.party import Responder
 from unisono.engines.distributed.results import unnamed_hash
+from unisono.engines.distributed.sessions import objection
 from unisono.engines.payments import file_label, paid_training
-from unisono.errors import InvalidInput, PrivacyViolation, UnisonoError
+from unisono.errors import DishonestServer, InvalidInput, PrivacyViolation, UnisonoError
 from unisono.runs import folder as runs
 from unisono.runs.folder import NODE, SIGNATURE, STUDY, write
 from unisono.secagg.session import Session
@@ -98,7 +99,7 @@ class PaidRuns:
         self._ledger, self._place = ledger, built.file.party(party)
         self._cost = built.costs[self._place]
         label = file_label(built.file.hash)
-        self._purpose = f"session {session.id.hex()[:32]} search{label}"
+        self._purpose = f"session {session.account.hex()[:32]} search{label}"
         self._grant: Grant | None = None
         self._run: tuple[int, Ledger] | None = None
 
@@ -210,7 +211,7 @@ class Member:
 
         "told" is the server's last message, until everything that follows from it is written.
         """
-        return self._policy.ledger_path.with_suffix(f".{session.id.hex()[:16]}.{what}")
+        return self._policy.ledger_path.with_suffix(f".{session.account.hex()[:16]}.{what}")
 
     # -------------------------------------------------------------- stages
 
@@ -231,7 +232,7 @@ class Member:
     def _begin(self) -> None:
         """The next stage: the records, as it reads them, given what the stages before found."""
         number, stages = len(self._responders), self.agreed.built.course
-        stage, session, name = stages[number], self.agreed.sessions[number], self.seat.name
+        stage, session, name = stages[number], self._following, self.seat.name
         found = self._found
         ledger, bystander = self.ledger, False
         if self._runs is not None:
@@ -274,13 +275,12 @@ class Member:
         """Bytes in, bytes out, by whoever answers for the stage that is asked about."""
         self.responder.authority = self.authority
         asked = _session(data)
-        if self.responder.finished and not self.finished and not self._at_a_loss:
-            following = self.agreed.sessions[len(self._responders)].id.hex()
-            if asked == following:
-                try:
-                    self._begin()
-                except Exception as error:  # whatever the data provoke looks like a dropout
-                    log.error("%s: cannot begin the next stage: %s", self.seat.name, error)
+        over = self.responder.finished and not self.finished and not self._at_a_loss
+        if over and asked == self._following.id.hex():
+            try:
+                self._begin()
+            except Exception as error:  # whatever the data provoke looks like a dropout
+                log.error("%s: cannot begin the next stage: %s", self.seat.name, error)
         known = {responder.session.id.hex(): responder for responder in self._responders}
         reply = known.get(asked, self.responder).answer(data)
         if self.responder.finished:
@@ -291,15 +291,49 @@ class Member:
         return reply
 
     @property
+    def _following(self) -> Session:
+        """The session of the stage that comes next, after the results that this party was told."""
+        return self.agreed.session_at([one.result_hash for one in self._responders])
+
+    @property
     def _at_a_loss(self) -> bool:
         """Whether nothing is known that could follow."""
         return len(self._responders) >= len(self.agreed.sessions)
 
-    def greeted_by_others(self, data: bytes) -> bool:
-        """Whether the server runs another study: it greets the parties of another session, and
-        never asked this one for anything."""
-        sessions = {session.id.hex() for session in self.agreed.sessions}
-        return not self._responders[0].spender.begun and _greets_others(data, sessions)
+    def objection(self, data: bytes) -> str:
+        """Why this party takes part no longer after such a message; empty where it does.
+
+        The server asked what an honest one never asks; it greets in another version, or after
+        another result of an earlier stage; or it runs another study: it greets the parties of one,
+        and never asked this party for anything.
+        """
+        if self.responder.stopped:
+            return f"The server is not honest: {self.responder.stopped}.\n{self._spent}"
+        said = _greeting(data)
+        if said is None:
+            return ""
+        sessions = [one.session for one in self._responders]
+        if self.responder.finished and not self._at_a_loss:
+            sessions.append(self._following)
+        if said.get("session") in {session.id.hex() for session in sessions}:
+            return ""
+        for session in reversed(sessions):
+            reason = objection(session, said)
+            if reason is not None:
+                return f"{reason}\n{self._spent}"
+        studies = {session.account.hex() for session in self.agreed.sessions}
+        if said.get("study") in studies or self._responders[0].spender.begun:
+            return ""
+        return (
+            f"The server runs another study than {self.seat.study}, or the same with another "
+            f"roster.\nCompare both files with the coordinator's. {self._spent}"
+        )
+
+    @property
+    def _spent(self) -> str:
+        if any(responder.spender.begun for responder in self._responders):
+            return "What was charged before stays charged, and nothing more was."
+        return "No privacy budget was spent."
 
     def close(self) -> None:
         """Let go of the ledger and of this party's place; nothing that was paid is lost."""
@@ -446,7 +480,8 @@ def serve(
     connected: Callable[[int], None],
     stop: threading.Event | None = None,
 ) -> None:
-    """Answer the server until the study is over; refuses a server that runs another one.
+    """Answer the server until the study is over; refuses one that runs another study or another
+    version, or that is caught lying.
 
     A process that is asked to end (SIGTERM), or whoever sets `stop`, lets the party answer what it
     has begun; then it takes its leave and ends.
@@ -460,13 +495,13 @@ def serve(
     if member.recall():
         return
     keys = None if insecure else load_node_keys(load_node_key(seat.keys, seat.name))
-    other = threading.Event()
+    objections_found: list[str] = []
 
     def answer(data: bytes) -> bytes:
         reply = member.answer(data)
-        if member.greeted_by_others(data):
-            other.set()
-        if member.finished or other.is_set():
+        if reason := member.objection(data):
+            objections_found.append(reason)
+        if member.finished or objections_found:
             stop.set()
         return reply
 
@@ -488,14 +523,11 @@ def serve(
             keys=keys,
             previous=before.get("node") if before.get("server") == server.address else None,
         )
-    if stop.is_set() and not (member.finished or other.is_set()):
+    if stop.is_set() and not (member.finished or objections_found):
         raise SystemExit(128 + signal.SIGTERM)
-    if other.is_set():
-        raise InvalidInput(
-            f"the server at {server.address} runs another study than {seat.study}, or the same "
-            "with another roster: compare both files with the coordinator's; nothing was spent "
-            "on it"
-        )
+    if objections_found:
+        dishonest = bool(member.responder.stopped)
+        raise (DishonestServer if dishonest else InvalidInput)(objections_found[0])
 
 
 @contextmanager
@@ -516,13 +548,13 @@ def ends_by(*stops: threading.Event) -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _greets_others(data: bytes, sessions: Collection[str]) -> bool:
-    """Whether it is a greeting to the parties of another session."""
+def _greeting(data: bytes) -> Mapping[str, Any] | None:
+    """What a greeting says; None of other messages."""
     try:
         packet = wire.decode(data)
     except InvalidInput:
-        return False
-    return packet.tag == "hello" and packet.scalars.get("session") not in sessions
+        return None
+    return packet.scalars if packet.tag == "hello" else None
 
 
 def _session(data: bytes) -> str:

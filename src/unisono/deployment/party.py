@@ -39,11 +39,12 @@ from unisono.engines.distributed.sessions import objection
 from unisono.engines.payments import file_label, paid_training
 from unisono.errors import DishonestServer, InvalidInput, PrivacyViolation, UnisonoError
 from unisono.runs import folder as runs
-from unisono.runs.folder import NODE, SIGNATURE, STUDY, write
+from unisono.runs.folder import CERTIFICATE, NODE, REPORT_HTML, RESULT, SIGNATURE, STUDY, write
 from unisono.secagg.session import Session
 from unisono.studies.build import Built
 from unisono.studies.clipped_people import warn_of_clipping
 from unisono.studies.data_set import DataSet, data_set, remember, require_only_ledger
+from unisono.studies.file import load_study
 from unisono.studies.keys import load_identity, load_node_key
 from unisono.studies.order import found_key, keep_key, new_key
 from unisono.studies.policy import check_round, require_allowed, require_server
@@ -160,7 +161,7 @@ class Member:
         require_server(self._policy, server)
         for one in each_candidate(built):
             require_allowed(self._policy, one.file, one.study, seat.name, built.costs)
-        require_folder(seat.output, built.file, simulated=False)
+        require_folder(seat.output, built.file, simulated=False, unwritten=self._unwritten)
         self._identity = load_identity(seat.keys, seat.name)
         session.roster.require(self._identity)
         load_node_key(seat.keys, seat.name)
@@ -209,9 +210,15 @@ class Member:
         """A file of this party in a session, as private as the records: it lies beside their ledger
         and not with the result.
 
-        "told" is the server's last message, until everything that follows from it is written.
+        "told" is the server's last message, until everything that follows from it is written: the
+        first stage's goes first, and without it nothing is left to write (`_unwritten`).
         """
-        return self._policy.ledger_path.with_suffix(f".{session.account.hex()[:16]}.{what}")
+        return _private(self._policy, session, what)
+
+    @property
+    def _unwritten(self) -> bool:
+        """Whether a process of this party was told a result and has not written all of it."""
+        return self._private(self.agreed.sessions[0], "told").exists()
 
     # -------------------------------------------------------------- stages
 
@@ -420,12 +427,30 @@ class Member:
         if tested is not None and tested.opened:
             stated = certify(begun[-1].study, books, self.ledger.accountant)
             runs.EVALUATION.write(self.seat.output, built.tested(tested.result, stated))
-        for one in self.agreed.sessions:
-            for what in ("memory", "told", "order"):
+        for what in ("memory", "order", "told"):
+            for one in self.agreed.sessions:
                 self._private(one, what).unlink(missing_ok=True)
         self._lock.unlink(missing_ok=True)
         self._alone.close()
         return shown
+
+
+def _private(policy: PolicyFile, session: Session, what: str) -> Path:
+    return policy.ledger_path.with_suffix(f".{session.account.hex()[:16]}.{what}")
+
+
+def written_result(seat: PartyConfig) -> dict[str, Any] | None:
+    """The result of this study, if an earlier process of this party wrote all of it and was killed
+    before its report; None otherwise."""
+    output = seat.output
+    documents = (output / STUDY).exists() and CERTIFICATE.exists(output) and RESULT.exists(output)
+    if not documents or (output / REPORT_HTML).exists():
+        return None
+    agreed = agreement(seat.study, seat.roster)
+    if load_study(output / STUDY).hash != agreed.built.file.hash:
+        return None
+    unwritten = _private(load_policy(seat.policy), agreed.sessions[0], "told").exists()
+    return None if unwritten else RESULT.read(output)
 
 
 def objections(

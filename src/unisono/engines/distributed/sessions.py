@@ -51,8 +51,9 @@ def other_version(session: Session, said: Mapping[str, Any]) -> str | None:
     """The version of another side that cannot be spoken with, in words; None if it can be."""
     if (said.get("protocol"), said.get("version")) == (PROTOCOL, session.version):
         return None
-    version, protocol = str(said.get("version")), said.get("protocol")
-    shown = version if _PLAIN.fullmatch(version) and "version" in said else "of an unknown version"
+    version, protocol = said.get("version"), said.get("protocol")
+    plain = isinstance(version, str) and _PLAIN.fullmatch(version) is not None
+    shown = version if plain else "of an unknown version"
     number = protocol if type(protocol) is int and 0 <= protocol < 2**31 else "unknown"
     return f"Unisono {shown} (protocol {number})"
 

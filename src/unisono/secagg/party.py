@@ -19,14 +19,12 @@ message can be had twice. An attempt may be begun anew before its vector was sen
 every later signature covers the keys, so nothing of the old beginning fits the new one. Nothing
 here draws entropy, reads a clock or sends anything.
 
-All were asked alike
---------------------
-A server that asks one party at the model and all others where they have nothing to say would
-unmask the one's vector (model inconsistency, Pasquini et al. 2022). So `question` is a digest of
-all that an answer depends on besides own records and own noise: session (with version, protocol
-and results of earlier stages), round, attempt, public state, and which answers counted in which
-earlier questions (`engines.distributed.questions`). Party i computes its own q_i from what it was
-asked, and from nothing that the server says about q_i. It enters
+All were asked alike. A server that asks one party at the model, and all others where they have
+nothing to say, would unmask the one's vector (model inconsistency, Pasquini et al. 2022). So
+`question` is a digest of all that an answer depends on besides own records and own noise: session
+(with version, protocol and results of earlier stages), round, attempt, public state, and which
+answers counted in which earlier questions (`engines.distributed.questions`). Party i computes its
+own q_i from what it was asked, and from nothing that the server says about q_i. It enters
 
     self-mask of i       stream of HKDF(b_i, attempt, i, q_i)           b_i is shared by Shamir
     mask of i and j      stream of HKDF(X25519(i, j), attempt, i, j, q_i)   so are mask keys

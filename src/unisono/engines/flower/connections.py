@@ -108,7 +108,7 @@ class Loop(asyncio.SelectorEventLoop):
 
 def small_buffers() -> None:
     """From now on in this process, TLS connections have small buffers: two records fit."""
-    sslproto.SSLProtocol.max_size = BUFFER_BYTES  # type: ignore[misc]
+    sslproto.SSLProtocol.max_size = BUFFER_BYTES
 
 
 __all__ = ["Listener", "Loop", "Strangers", "listeners", "small_buffers"]

@@ -11,7 +11,7 @@ from unisono.engines import wire
 from unisono.engines.distributed.presence import Presence
 from unisono.engines.distributed.server import Conditions
 from unisono.engines.distributed.sessions import other_version
-from unisono.errors import InvalidInput
+from unisono.errors import DishonestServer, InvalidInput
 from unisono.secagg.session import PROTOCOL
 
 from .test_stages import PRIVATE
@@ -132,6 +132,46 @@ def test_a_false_result_of_an_earlier_stage(trial, monkeypatch):
     assert list(reasons) == ["west"]
     assert [len(trial.charges(name)) for name in NAMES] == [4, 4, 3]
     assert len({one._responders[0].result_hash for one in members}) == 2
+    for one in members:
+        one.close()
+
+
+def test_a_party_that_is_asked_what_no_honest_server_asks_ends(trial, monkeypatch):
+    resident = pytest.importorskip("unisono.engines.flower.party_client", reason="needs flwr")
+    members = [member(trial, name) for name in NAMES]
+
+    class Lying(Network):
+        def exchange(self, requests, deadline):
+            return super().exchange({n: self.changed(n, d) for n, d in requests.items()}, deadline)
+
+        def changed(self, node, data):
+            packet = wire.decode(data)
+            parts = wire.unbundle(packet) if packet.tag == "bundle" else [packet]
+            if node != 3 or parts[0].tag != "ask":
+                return data
+            lies.append(
+                wire.encode("ask", parts[0].scalars, [nowhere(parts), *parts[0].arrays[1:]])
+            )
+            return lies[-1]
+
+    def nowhere(parts):
+        return np.full_like(parts[0].arrays[0], np.nan)
+
+    def serve(answer, address, *, stop, **options):
+        answer(lies[0])
+        assert stop.is_set()
+
+    lies = []
+    server.main(Lying(members), trial.job)
+    monkeypatch.setattr(resident, "serve", serve)
+    with pytest.raises(
+        DishonestServer, match=r"(?s)not finite.*No privacy budget was spent"
+    ) as told:
+        party.serve(
+            members[2], party.Connection(ADDRESS, None), connect_timeout=1.0, connected=print
+        )
+    assert told.value.exit_code == 4
+    assert [len(trial.charges(name)) for name in NAMES] == [4, 4, 0]
     for one in members:
         one.close()
 

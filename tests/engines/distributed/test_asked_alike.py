@@ -237,6 +237,26 @@ def test_a_state_that_remembers_a_round_in_which_parties_were_asked_differently(
     assert cluster.turns(1) == [0]
 
 
+def test_a_question_that_is_refused_moves_no_state(tmp_path):
+    """What the server says of earlier answers counts with the question that is answered: else one
+    party could be told otherwise first, in a question that it refuses."""
+    cluster = Cluster(updates(), tmp_path, epsilon=1000.0, seed=3)
+    liar = Liar(cluster)
+    start = [np.asarray(leaf) for leaf in _leaves(cluster.study)]
+    first = Question(start, [-1] * 3, {})
+    liar.opened(liar.vectors(dict.fromkeys(range(3), first)), first)
+    one = cluster.parties[1]
+    true, false = [0] * 3, [0, -1, 0]
+    states = [jax.tree.leaves(one._settled(counted)) for counted in (true, false)]
+    assert any(not np.array_equal(a, b) for a, b in zip(*states, strict=True))  # it would matter
+    digest = {0: first.digest(cluster.session.attempt(0, 0))}
+    for counted in (false, true):  # without keys for that round nothing is answered
+        reply = liar.said(1, "ask", (1, 0), *start, *packets.questions(digest), counted=counted)
+        assert reply.tag == "dropout"
+        after = jax.tree.leaves(one._settled(true))
+        assert all(np.array_equal(a, b) for a, b in zip(after, states[0], strict=True))
+
+
 def test_memory_holds_the_question_too(tmp_path):
     """A party that was killed refuses as well: what it answered is in its file."""
     cluster = Cluster(updates(), tmp_path, epsilon=1000.0, seed=3, remember=True)

@@ -180,10 +180,9 @@ class Responder:
             question = Question(shown, counted, earlier)
             question.require_answered(self.index, self._answered_questions)
             asked = question.digest(self.session.attempt(number, attempt))
-        self._settle(counted)
         if turn is None:
             return self._reply("dropout")
-        public = self._checked(shown)
+        state, public = self._settled(counted), self._checked(shown)
         accepted = None
         if trust is Trust.SECURE_SUM:
             dealt = self._take_step(secure_sum.Dealt, packet)
@@ -201,12 +200,10 @@ class Responder:
         grant, first = self.spender.pay(number, turn, row)
         if algorithm.inner is not None:
             value, after, part = self._worker.noisy_steps(
-                algorithm.inner, grant, first, public, self._state, number
+                algorithm.inner, grant, first, public, state, number
             )
         else:
-            value, after, part = self._worker.one_release(
-                grant, first, public, self._state, number, row
-            )
+            value, after, part = self._worker.one_release(grant, first, public, state, number, row)
         arrays: list[np.ndarray] = []
         if accepted is not None:
             after_sending, masked, signature = secure_sum.mask(accepted, value, asked)
@@ -214,7 +211,7 @@ class Responder:
             self._steps = {(number, attempt): after_sending}  # older attempts are over
             arrays = packets.signatures({self.index: signature})
             value = Masked(masked, self.session.bits, value.simulated)
-        self._unsettled = number, after, part
+        self._state, self._unsettled = state, (number, after, part)
         self._save()
         return wire.encode_value(value, {"round": number}, self._simulation, arrays)
 
@@ -229,16 +226,16 @@ class Responder:
         require_public(self.study.algorithm, public)
         return public
 
-    def _settle(self, counted: Sequence[int]) -> None:
-        """The state moves on by what the server says became of the last answer: it is public.
+    def _settled(self, counted: Sequence[int]) -> Any:
+        """The state after what the server says became of the last answer: it is public.
 
-        `counted` names, for every party, the last round whose opened sum held its answer.
+        `counted` names, for every party, the last round whose opened sum held its answer. It moves
+        the state only with an answer, whose question covers it: what is refused changes nothing.
         """
-        if self._unsettled is not None:
-            number, after, takes_part = self._unsettled
-            accepted = counted[self.index] == number and takes_part
-            self._state = self.study.algorithm.settle(after, accepted)
-            self._unsettled = None
+        if self._unsettled is None:
+            return self._state
+        number, after, takes_part = self._unsettled
+        return self.study.algorithm.settle(after, counted[self.index] == number and takes_part)
 
     def _finish(self, packet: wire.Packet) -> bytes:
         """The final result, for everybody: signed, and of rounds that can have been opened."""

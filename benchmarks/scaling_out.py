@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import figures
-from secure_sum import BITS, People, deals_for_the_first, people, share
+from secure_sum import BITS, QUESTION, People, deals_for_the_first, people, share
 from secure_sum_graphs import messages
 from unisono.core.grant import derive
 from unisono.engines import wire
@@ -132,11 +132,11 @@ def server_steps(crowd: People, size: int) -> tuple[float, server.Dealers]:
     vectors = {
         i: (
             masked if i == gone else nothing,
-            crowd.identities[i].sign(party.sent(attempt, i, signed)),
+            crowd.identities[i].sign(party.sent(attempt, i, signed, QUESTION)),
         )
         for i in alive
     }
-    summed = timed(partial(server.collect_vectors, dealers, vectors), 1)
+    summed = timed(partial(server.collect_vectors, dealers, vectors, QUESTION), 1)
     survivors: server.Survivors = summed.value
     statement = survivors.statement
     votes = {i: crowd.identities[i].sign(statement) for i in alive}
@@ -182,7 +182,9 @@ def pairs_left(crowd: People, dropout: int, alive: Sequence[int]) -> list[tuple[
     secret = derive(state.secret, "mask")
     return [
         (
-            party.pair_seed(state.attempt, dropout, i, secret, party.mask_key(table[i].keys)),
+            party.pair_seed(
+                state.attempt, dropout, i, secret, party.mask_key(table[i].keys), QUESTION
+            ),
             dropout - i,
         )
         for i in crowd.session.neighbours(dropout)
@@ -198,10 +200,12 @@ def party_steps(crowd: People, size: int) -> float:
     deals = {0: own, **deals_for_the_first(crowd, state)}
     second = timed(lambda: party.accept(state, deals))
     accepted: party.Accepted = second.value
-    third = timed(lambda: party.mask(accepted, share(np.zeros(size, np.int64))))
+    third = timed(lambda: party.mask(accepted, share(np.zeros(size, np.int64)), QUESTION))
     sent: party.Sent = third.value[0]
     signed = {
-        i: crowd.identities[i].sign(party.sent(state.before.attempt, i, accepted.dealers_digest))
+        i: crowd.identities[i].sign(
+            party.sent(state.before.attempt, i, accepted.dealers_digest, QUESTION)
+        )
         for i in alive
     }
     fourth = timed(lambda: party.agree(sent, signed))

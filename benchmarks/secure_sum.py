@@ -31,6 +31,7 @@ from unisono.secagg.session import Session
 
 SCORECARD = figures.Benchmark(peer="mpyc")
 
+QUESTION = bytes(32)  # any: all are asked alike
 BITS = 32
 WITHIN, SLOWER = 3.0, 100.0
 PEER = Path(__file__).with_name("secure_sum_mpyc.py")
@@ -151,7 +152,8 @@ def masking(parties: int, size: int, repetitions: int) -> None:
         masks.add_all(total, [(seed, 1) for seed in seeds])
 
     ours, alone, generator = alternating(
-        [lambda: party.mask(accepted, values), only_masks, streams(parties, size)], repetitions
+        [lambda: party.mask(accepted, values, QUESTION), only_masks, streams(parties, size)],
+        repetitions,
     )
     line(f"masking, {parties} parties", ours, parties, generator)
     line("  of which adding masks to a vector", alone, parties, generator)
@@ -174,12 +176,12 @@ def unmasking(parties: int, dropouts: int, size: int, repetitions: int) -> None:
             shares[holder][i] = piece
         if i not in alive:
             continue
-        masks.add(masked, own, 1)
+        masks.add(masked, party.self_mask(attempt, i, own, QUESTION), 1)
         for other in range(dropouts):  # pairs of survivors cancel
-            seed = party.pair_seed(attempt, i, other, mask, party.mask_key(table[other]))
+            seed = party.pair_seed(attempt, i, other, mask, party.mask_key(table[other]), QUESTION)
             masks.add(masked, seed, 1 if i < other else -1)
     dealers = server.Dealers(server.ShareTable(session, attempt, crowd.announcements), deals)
-    survivors = server.Survivors(dealers, dict.fromkeys(alive, b""), masked)
+    survivors = server.Survivors(dealers, QUESTION, dict.fromkeys(alive, b""), masked)
     answers = {i: shares[i] for i in alive}
     assert not server.open_sum(survivors, answers).any()
     count = len(alive) * (1 + dropouts)
@@ -207,9 +209,9 @@ def whole_attempt(crowd: People, values: Share) -> np.ndarray:
     dealers = server.collect_deals(table, {i: deal for i, (_, deal) in dealt.items()})
     sent = {}
     for i, (state, _) in dealt.items():
-        sent[i] = party.mask(party.accept(state, dealers.for_party(i)), values)
+        sent[i] = party.mask(party.accept(state, dealers.for_party(i)), values, QUESTION)
     vectors = {i: (vector, sealed) for i, (_, vector, sealed) in sent.items()}
-    survivors = server.collect_vectors(dealers, vectors)
+    survivors = server.collect_vectors(dealers, vectors, QUESTION)
     agreed = {i: party.agree(state, survivors.signatures) for i, (state, _, _) in sent.items()}
     votes = server.collect_signatures(survivors, {i: vote for i, (_, vote) in agreed.items()})
     shares = {i: party.unmask(state, votes) for i, (state, _) in agreed.items()}

@@ -13,7 +13,7 @@ import os
 import numpy as np
 
 import figures
-from secure_sum import BITS, People, alternating, deals_for_the_first, people, share
+from secure_sum import BITS, QUESTION, People, alternating, deals_for_the_first, people, share
 from unisono.engines import wire
 from unisono.engines.distributed import packets
 from unisono.engines.distributed.envelope import HEAD_BYTES
@@ -102,7 +102,7 @@ def one_party(crowd: People, size: int, repetitions: int) -> tuple[float, float,
         [
             lambda: party.deal(crowd.states[0], crowd.announcements),
             lambda: party.accept(dealt, deals),
-            lambda: party.mask(accepted, values),
+            lambda: party.mask(accepted, values, QUESTION),
         ],
         repetitions,
     )

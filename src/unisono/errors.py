@@ -10,6 +10,7 @@ each class into its exit code and prints the message without a traceback.
     │   ├── UnknownEvent            no accountant knows the event
     │   ├── UndefinedRelation       no sensitivity under this relation
     │   ├── ConditionViolated       a theorem used outside its conditions
+    │   ├── DishonestServer         it asked what an honest one never does: a party stops
     │   └── GrantMisused            forged, replayed, copied or mismatched grant
     ├── LedgerError             the book cannot be trusted or written         exit 5
     │   ├── LedgerCorrupted         the hash chain is broken
@@ -66,6 +67,10 @@ class UndefinedRelation(PrivacyViolation):
 
 class ConditionViolated(PrivacyViolation):
     """A theorem was asked for outside the conditions under which it holds."""
+
+
+class DishonestServer(PrivacyViolation):
+    """A server asked what an honest one never asks; a party that notices takes part no longer."""
 
 
 class GrantMisused(PrivacyViolation):

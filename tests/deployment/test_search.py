@@ -570,7 +570,7 @@ def test_no_document_tells_which_run_was_taken(drawing):
     """A hash that names the session of a run would, to whoever tries all of them."""
     trial, members = drawing
     server.main(Network(members), trial.job)
-    known = [session.id.hex() for session in members[0].agreed.sessions[1:]]
+    known = [one.session.id.hex() for one in members[0]._responders[1:]]
     hashes = [one.result_hash for one in members[0]._responders[1:]]
     for one in members:
         one.finish()

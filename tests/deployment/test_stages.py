@@ -174,6 +174,7 @@ def test_all_stages_are_paid_for_by_everybody(trial):
     assert len({id(cost) for cost in costs_of(built.stages)}) == 1
     sessions = agreement(trial.study, trial.roster).sessions
     assert len({session.id for session in sessions}) == len(built.stages)
+    assert len({session.account for session in sessions}) == len(built.stages)
     assert isinstance(fit, Stage)
 
 

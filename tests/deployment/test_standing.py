@@ -1,11 +1,16 @@
 """What holds when a process is asked to end, is started twice, or waits for nobody."""
 
+import contextlib
+import json
 import os
 import signal
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from typer.testing import CliRunner
 
+from unisono.cli import app
 from unisono.deployment import party, server
 from unisono.deployment.job import Job
 from unisono.deployment.record import RunLog
@@ -218,3 +223,57 @@ def test_what_was_kept_is_believed_no_more_than_the_server(trial):
         one._private(one.agreed.session, "told").write_bytes(content)
         assert not one.recall()
     one.close()
+
+
+@pytest.mark.parametrize("where", ["result", "certificate", "cleaning up", "report"])
+def test_a_party_that_is_killed_between_result_and_report_gets_both(trial, monkeypatch, where):
+    """The same command, wherever it was killed; the server is not asked for anything again."""
+    resident = pytest.importorskip("unisono.engines.flower.party_client", reason="needs flwr")
+    monkeypatch.setattr("unisono.engines.distributed.server._RETURN", 0.0)
+    Job.begin(trial.job, trial.study, trial.roster, Conditions(5.0, 5.0))
+    members = [member(trial, name) for name in NAMES]
+    server.main(Network(members), trial.job)
+    shown, turns = members[0].finish(), trial.turns("west")
+
+    class Killed(BaseException):
+        pass
+
+    def killed(*arguments, **options):
+        raise Killed
+
+    unlink, output = Path.unlink, trial.output("west")
+
+    def killed_after_one(path, *arguments, **options):
+        unlink(path, *arguments, **options)
+        raise Killed
+
+    members[2].prepare()
+    with monkeypatch.context() as patch:
+        if where == "result":
+            patch.setattr(party, "warn_of_clipping", killed)
+        elif where == "certificate":
+            patch.setattr("unisono.deployment.files.RESULT", SimpleNamespace(write=killed))
+        elif where == "cleaning up":
+            patch.setattr(Path, "unlink", killed_after_one)
+        with contextlib.suppress(Killed):
+            members[2].finish()
+    members[2].close()
+    assert not (output / "report.html").exists()
+
+    def nobody_answers(*arguments, **options):
+        raise AssertionError("it asks the server, which has nothing more to say")
+
+    monkeypatch.setattr(resident, "serve", nobody_answers)
+    done = CliRunner().invoke(app, [*trial.join("west", "--insecure"), "--json"])
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["result"] == shown
+    assert "Three hospitals" in (output / "report.html").read_text()
+    assert json.loads((output / "run.json").read_text())["state"] == "finished"
+    assert trial.turns("west") == turns
+    left = {path.suffix for path in trial.ledger("west").parent.iterdir()}
+    assert left.isdisjoint({".told", ".lock", ".memory", ".order"})
+    again = CliRunner().invoke(app, trial.join("west", "--insecure"))
+    assert again.exit_code == 2  # it is over
+    assert "it runs once" in " ".join(again.stderr.split())
+    for one in members[:2]:
+        one.close()

@@ -4,7 +4,8 @@ They join shares to secrets, check these against public keys and commitments, an
 off that they know. A pair mask that they do not know joins two vectors: together the vectors of a
 joined group tell their sum and nothing else, since the masks of a connected group are uniform but
 for adding up to zero (the columns of its incidence matrix span just those vectors). A group is
-open once all of its self-masks are known.
+open once all of its self-masks are known. A pair mask of two parties that were asked differently is
+two masks, each of which occurs once: what it hides stays hidden.
 """
 
 from collections import defaultdict
@@ -20,14 +21,16 @@ from unisono.secagg.encoding import signed
 from unisono.secagg.roster import digest
 from unisono.secagg.session import Session
 
-from .harness import Crowd, run
+from .harness import QUESTION, Crowd, run
 
 
 class Adversary:
     """Collects shares and secrets of one attempt, then says whose sums it knows."""
 
-    def __init__(self, session: Session, attempt: bytes) -> None:
-        self.session, self.attempt = session, attempt
+    def __init__(
+        self, session: Session, attempt: bytes, questions: Mapping[int, bytes] | None = None
+    ) -> None:
+        self.session, self.attempt, self.questions = session, attempt, questions or {}
         self.shares: dict[tuple[int, str], dict[int, bytes]] = defaultdict(dict)
         self.secrets: dict[bytes, bytes] = {}  # by public mask key
 
@@ -64,6 +67,7 @@ class Adversary:
     ) -> dict[frozenset[int], np.ndarray]:
         """Every group of vectors whose sum is known; `tables[u]` are the keys that u was shown."""
         bare, group = {}, {index: index for index in self._everybody(vectors, partners)}
+        hidden = set()  # under a mask that nothing cancels
 
         def root(index: int) -> int:
             while group[index] != index:
@@ -79,13 +83,16 @@ class Adversary:
             total = vector.copy()
             for other in partners[index]:
                 seed = self._pair_seed(index, other, tables[index])
-                if seed is None:
+                if seed is None and self._question(index) != self._question(other):
+                    hidden.add(index)
+                elif seed is None:
                     group[root(index)] = root(other)
                 else:
                     masks.add(total, seed, -1 if index < other else 1)
             own = self.opened(index, "self")
             if own and digest("self-mask", self.attempt, index, own) == commitments[index]:
-                masks.add(total, own, -1)
+                mask = party.self_mask(self.attempt, index, own, self._question(index))
+                masks.add(total, mask, -1)
                 bare[index] = total
         members = defaultdict(set)
         for index in group:
@@ -94,7 +101,7 @@ class Adversary:
         return {
             frozenset(some): signed(np.sum([bare[i] for i in some], axis=0, dtype=np.uint64), bits)
             for some in members.values()
-            if some <= bare.keys()
+            if some <= bare.keys() - hidden
         }
 
     def _everybody(self, vectors: Mapping[int, Any], partners: Mapping[int, Any]) -> list[int]:
@@ -105,8 +112,12 @@ class Adversary:
         for known, public in ((mine, theirs), (theirs, mine)):
             if known in self.secrets:
                 secret = self.secrets[known]
-                return party.pair_seed(self.attempt, index, other, secret, public)
+                question = self._question(index)
+                return party.pair_seed(self.attempt, index, other, secret, public, question)
         return None
+
+    def _question(self, index: int) -> bytes:
+        return self.questions.get(index, QUESTION)
 
 
 def survivors_told(
@@ -114,14 +125,16 @@ def survivors_told(
     people: Crowd,
     told: Mapping[int, Any],
     colluders: Iterable[int] = (),
+    questions: Mapping[int, bytes] | None = None,
 ) -> tuple[dict[frozenset[int], np.ndarray], int]:
     """Masked vectors of all, then survivors as each honest party is told them, then shares.
 
-    Colluders sign every set. Returns what the server can work out, and how many answered.
+    Colluders sign every set, and that they answered every question. Returns what the server
+    can work out, and how many answered.
     """
     session = people.session
-    done = run(people, vectors, until="mask")
-    seen = Adversary(session, session.attempt(0, 0))
+    done = run(people, vectors, until="mask", questions=questions)
+    seen = Adversary(session, session.attempt(0, 0), questions)
     for index in colluders:
         state = done.states["mask"][index]
         seen.corrupts(index, state.held, state.before.secret)
@@ -130,6 +143,9 @@ def survivors_told(
     for index in set(range(session.parties)) - set(colluders):
         state = done.states["mask"][index]
         shown = {i: sealed[i] for i in told[index]}
+        for i in set(colluders) & set(shown):
+            also = party.sent(state.before.attempt, i, state.dealers_digest, state.question)
+            shown[i] = people.identities[i].sign(also)
         try:
             agreed[index] = party.agree(state, shown)
         except PrivacyViolation:

@@ -18,6 +18,8 @@ from unisono.secagg import neighbours, party, server
 from unisono.secagg.roster import Identity, Roster, digest
 from unisono.secagg.session import Session
 
+# What everybody is asked, unless a test says otherwise.
+QUESTION = digest("test question")
 STAGES = ("announce", "deal", "mask", "agree", "unmask")
 
 
@@ -115,11 +117,13 @@ def run(
     relay: Relay | None = None,
     place: tuple[int, int] = (0, 0),
     until: str = "open",
+    questions: Mapping[int, bytes] | None = None,
 ) -> Run:
-    """One attempt; a party in `gone` is silent from that stage on; `until` stops after a stage."""
-    found = Run()
+    """One attempt; a party in `gone` is silent from that stage on; `until` stops after a stage.
+    `questions` are what parties are asked other than the rest."""
+    found, asked = Run(), questions or {}
     try:
-        _stages(found, people, vectors, gone or {}, relay or Relay(), place, until)
+        _stages(found, people, vectors, gone or {}, relay or Relay(), place, until, asked)
     except server.TooFew as failure:
         found.failure = failure
     return found
@@ -133,6 +137,7 @@ def _stages(
     relay: Relay,
     place: tuple[int, int],
     until: str,
+    questions: Mapping[int, bytes],
 ) -> None:
     session = people.session
 
@@ -162,7 +167,8 @@ def _stages(
 
     def mask(index: int, deals: Any) -> Any:
         accepted = party.accept(before("mask")[index], deals)
-        state, vector, sealed = party.mask(accepted, share(vectors[index]))
+        question = questions.get(index, QUESTION)
+        state, vector, sealed = party.mask(accepted, share(vectors[index]), question)
         return state, (vector, sealed)
 
     sent = ask("announce", range(session.parties), lambda i, _: people.announce(i, place))
@@ -181,7 +187,7 @@ def _stages(
     sent = ask("mask", dealers.deals, mask, dealers.for_party)
     if until == "mask":
         return
-    survivors = found.survivors = server.collect_vectors(dealers, sent)
+    survivors = found.survivors = server.collect_vectors(dealers, sent, QUESTION)
     sent = ask(
         "agree",
         survivors.signatures,

@@ -14,7 +14,7 @@ from unisono.secagg import masks, party, server
 from unisono.secagg.roster import digest
 
 from .adversary import Adversary
-from .harness import crowd, share
+from .harness import QUESTION, crowd, share
 
 VECTORS = {i: np.array([1000 + i, -(7**i)]) for i in range(6)}
 LOW_ORDER = [
@@ -121,7 +121,7 @@ def victims_vector(people):
         sealed = box.encrypt(bytes(12), bytes(66), dealt.table_digest)
         boxes[i] = party.Deal(bytes(32), bytes(64), {0: sealed})
     accepted = party.accept(dealt, {0: deal, **boxes})
-    _, vector, _ = party.mask(accepted, share(VECTORS[0]))
+    _, vector, _ = party.mask(accepted, share(VECTORS[0]), QUESTION)
     partners = {0: session.neighbours(0)}
     return seen.sums({0: vector}, {0: table}, partners, {0: deal.commitment})
 

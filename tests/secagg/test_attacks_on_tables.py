@@ -7,7 +7,7 @@ from unisono.errors import PrivacyViolation
 from unisono.secagg import party
 from unisono.secagg.session import Session
 
-from .harness import Relay, crowd, ring, run, share
+from .harness import QUESTION, Relay, crowd, ring, run, share
 
 VECTORS = {i: np.array([1000 + i, -(7**i)]) for i in range(5)}
 
@@ -41,7 +41,7 @@ def agrees_with_other_dealers():
     for i in range(4):
         told = {k: deals[k] for k in range(4)} if i == 0 else deals
         accepted = party.accept(done.states["deal"][i], told)
-        states[i], _, sealed[i] = party.mask(accepted, share(VECTORS[i]))
+        states[i], _, sealed[i] = party.mask(accepted, share(VECTORS[i]), QUESTION)
     return party.agree(states[0], sealed)
 
 
@@ -111,7 +111,7 @@ def test_a_dealer_without_keys_a_survivor_without_shares_a_voter_who_did_not_sur
     done = run(people, VECTORS, {4: "deal", 3: "mask"}, until="mask")
     state = done.states["mask"][0]
     sealed = {i: one for i, (_, one) in done.messages["mask"].items()}
-    outsider = people.identities[4].sign(party.sent(attempt, 4, state.dealers_digest))
+    outsider = people.identities[4].sign(party.sent(attempt, 4, state.dealers_digest, QUESTION))
     with pytest.raises(PrivacyViolation, match="dealt no shares"):
         party.agree(state, {**sealed, 4: outsider})
 
@@ -140,6 +140,8 @@ def test_a_dealer_who_commits_to_two_self_masks():
     second = deals[2]._replace(commitment=bytes(32), signature=people.identities[2].sign(statement))
     sent = {}
     for i, told in ((0, deals), (1, {**deals, 2: second})):
-        sent[i] = party.mask(party.accept(done.states["deal"][i], told), share(VECTORS[i]))
+        sent[i] = party.mask(
+            party.accept(done.states["deal"][i], told), share(VECTORS[i]), QUESTION
+        )
     with pytest.raises(PrivacyViolation, match="p1 has not signed its vector"):
         party.agree(sent[0][0], {i: sealed for i, (_, _, sealed) in sent.items()})

@@ -9,7 +9,7 @@ from unisono.secagg import masks, party
 from unisono.secagg.session import Session
 
 from .adversary import Adversary, survivors_told
-from .harness import crowd, plain_sum, ring, run
+from .harness import QUESTION, crowd, plain_sum, ring, run
 
 VECTORS = {i: np.array([1000 + i, -(7**i)]) for i in range(14)}
 
@@ -105,7 +105,7 @@ def pair_seed(done, low, high):
     state = done.states["announce"][low]
     secret = party.derive(state.secret, "mask")
     public = party.mask_key(done.table.keys[high])
-    return party.pair_seed(state.attempt, low, high, secret, public)
+    return party.pair_seed(state.attempt, low, high, secret, public, QUESTION)
 
 
 # ----------------------------------------------------------------- on a ring

@@ -11,7 +11,7 @@ from scipy.stats import chi2
 from unisono.secagg import masks, party
 from unisono.secagg.roster import Identity, Roster
 
-from .harness import crowd
+from .harness import QUESTION, crowd
 
 # RFC 7748, section 6.1.
 ALICE = bytes.fromhex("77076d0a7318a57d3c16c17251b26645df4c2f87ebc0992ab177fba51db92c2a")
@@ -127,7 +127,7 @@ def test_seeds_of_different_places_are_unrelated():
     assert len(set(places)) == len(places)
     keys = {i: masks.public_key(bytes([i + 1]) * 32) for i in range(4)}
     seeds = [
-        party.pair_seed(place, low, high, bytes([low + 1]) * 32, keys[high])
+        party.pair_seed(place, low, high, bytes([low + 1]) * 32, keys[high], QUESTION)
         for place in places
         for low, high in combinations(range(4), 2)
     ]
@@ -138,6 +138,6 @@ def test_seeds_of_different_places_are_unrelated():
 
 def test_both_ends_of_a_pair_find_the_same_seed():
     keys = {i: masks.public_key(bytes([i + 1]) * 32) for i in range(2)}
-    here = party.pair_seed(b"attempt", 0, 1, bytes([1]) * 32, keys[1])
-    there = party.pair_seed(b"attempt", 1, 0, bytes([2]) * 32, keys[0])
+    here = party.pair_seed(b"attempt", 0, 1, bytes([1]) * 32, keys[1], QUESTION)
+    there = party.pair_seed(b"attempt", 1, 0, bytes([2]) * 32, keys[0], QUESTION)
     assert here == there

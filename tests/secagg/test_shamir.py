@@ -11,7 +11,7 @@ from unisono.errors import InvalidInput
 from unisono.secagg import server, shamir
 from unisono.secagg.shamir import PRIME, join, randomness, split
 
-from .harness import Relay, crowd, plain_sum, ring, run
+from .harness import QUESTION, Relay, crowd, plain_sum, ring, run
 
 
 def test_the_modulus_is_prime_and_holds_every_secret():
@@ -170,7 +170,7 @@ def test_without_the_checks_a_liar_would_change_the_total(monkeypatch):
     dealers = server.Dealers(done.table, done.messages["deal"])
     sealed = {i: one for i, (_, one) in done.messages["mask"].items()}
     masked = np.sum([v for v, _ in done.messages["mask"].values()], axis=0, dtype="<u4")
-    survivors = server.Survivors(dealers, sealed, masked)
+    survivors = server.Survivors(dealers, QUESTION, sealed, masked)
     shares = {
         i: {o: held[1] for o, held in state.held.items()}
         for i, state in done.states["mask"].items()

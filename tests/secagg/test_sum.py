@@ -11,7 +11,7 @@ from unisono.secagg.encoding import encode, signed
 from unisono.secagg.ideal import Dealer
 from unisono.secagg.session import Session
 
-from .harness import STAGES, Relay, crowd, plain_sum, ring, run, share
+from .harness import QUESTION, STAGES, Relay, crowd, plain_sum, ring, run, share
 
 EXTREMES = [0, 1, -1, 2**31 - 1, -(2**31), 2**32 - 1, 2**63 - 1, -(2**63)]
 
@@ -112,12 +112,12 @@ def test_masking_leaves_the_share_as_it_was():
     done = run(crowd(2), {0: value, 1: value}, until="deal")
     dealers = server.collect_deals(done.table, done.messages["deal"])
     accepted = party.accept(done.states["deal"][0], dealers.for_party(0))
-    party.mask(accepted, share(value))
+    party.mask(accepted, share(value), QUESTION)
     np.testing.assert_array_equal(value, np.arange(5))
     with pytest.raises(GrantMisused, match="only noised shares"):
-        party.mask(accepted, value)
+        party.mask(accepted, value, QUESTION)
     with pytest.raises(InvalidInput, match="not on the integer grid"):
-        party.mask(accepted, share(value * 0.5))
+        party.mask(accepted, share(value * 0.5), QUESTION)
 
 
 # --------------------------------------------------------------- on a ring

@@ -19,7 +19,7 @@ import pytest
 from unisono.errors import PrivacyViolation
 from unisono.secagg import party, server, shamir
 
-from .harness import Relay, crowd, plain_sum, run
+from .harness import QUESTION, Relay, crowd, plain_sum, run
 
 VECTORS = {i: np.array([5 + i, -(3**i)]) for i in range(3)}
 
@@ -66,9 +66,9 @@ def test_a_changed_signature_leaves_a_vector_out(good):
     """The vector itself is signed with the message that carries it (the envelope)."""
     sent = good.messages["mask"]
     vector, signature = sent[2]
-    expected = server.collect_vectors(good.dealers, {i: sent[i] for i in (0, 1)}).masked
+    expected = server.collect_vectors(good.dealers, {i: sent[i] for i in (0, 1)}, QUESTION).masked
     for message in [(vector, one) for one in flips(signature)]:
-        survivors = server.collect_vectors(good.dealers, {**sent, 2: message})
+        survivors = server.collect_vectors(good.dealers, {**sent, 2: message}, QUESTION)
         assert set(survivors.signatures) == {0, 1}
         np.testing.assert_array_equal(survivors.masked, expected)
 
@@ -186,7 +186,7 @@ def test_a_signed_vector_of_another_shape_leaves_its_sender_out(good, wrong):
     people, state = crowd(3, 2), good.states["mask"][2]
     sent = good.messages["mask"]
     vector = wrong(sent[2][0])
-    statement = party.sent(state.before.attempt, 2, state.dealers_digest)
+    statement = party.sent(state.before.attempt, 2, state.dealers_digest, QUESTION)
     signature = people.identities[2].sign(statement)
-    survivors = server.collect_vectors(good.dealers, {**sent, 2: (vector, signature)})
+    survivors = server.collect_vectors(good.dealers, {**sent, 2: (vector, signature)}, QUESTION)
     assert set(survivors.signatures) == {0, 1}

@@ -126,6 +126,7 @@ def build(
         local=lambda public, own, records: (own, (public, table_columns(facts, records))),
         merge=merge,
         result=lambda state: jnp.concatenate([state.centres, state.sizes[:, None]], axis=1),
+        within=lambda centres: jnp.clip(centres, -edge, edge),
     )
 
 

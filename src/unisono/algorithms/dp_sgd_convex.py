@@ -103,6 +103,7 @@ def build(
             config, state, sums.total / expected(sums.records), project
         ),
         result=lambda state: arrived(config, state),
+        within=project,
     )
 
 

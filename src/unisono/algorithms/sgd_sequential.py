@@ -147,6 +147,7 @@ def build(
         local=lambda public, own, records: (own, n * gradients(public, *records.columns)),
         merge=merge,
         result=lambda state: state.parameters,
+        within=inside.project,
     )
 
 

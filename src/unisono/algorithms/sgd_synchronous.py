@@ -133,6 +133,7 @@ def build(
         local=weighted,
         merge=merge,
         result=lambda state: state.average if config.iterate == "average" else state.parameters,
+        within=project,
     )
 
 

@@ -247,6 +247,12 @@ def join(
     if dry_run:
         show(_rehearsed(seat, where, authority, insecure), study, json)
         return
+    shown = party.written_result(seat)
+    if shown is not None:
+        with recorded(seat.output, file.title, "party", own) as record:
+            record.end(shown.get("failed"))
+        report(shown, seat.output, json, page=add_report(seat.output))
+        return
     rounds = [0]
 
     def turn(number: int) -> None:

@@ -267,6 +267,8 @@ class PricedAlgorithm(NamedTuple):
     party's records as a `whole` (a minimiser, an update), whose bound holds whatever the records.
     Noise that was not calibrated says where it was `printed`.
 
+    Where public states stay in a set, `within` is the projection onto it: parties refuse others.
+
     With `begin` the first states follow from what an earlier stage of the study released, which is
     public: see `begun`. Price and hash do not depend on it.
     """
@@ -301,6 +303,7 @@ class PricedAlgorithm(NamedTuple):
     begin: Callable[[Facts, Any], tuple[Any, Any]] | None = None
     streamed: bool = False
     in_parts: InParts | None = None
+    within: Callable[[Any], Any] | None = None
 
     def begun(self, found: Any) -> "PricedAlgorithm":
         """The same algorithm at the same price, from the states that `found` tells."""

@@ -59,7 +59,7 @@ class Progress:
 @dataclass(frozen=True)
 class JobAgreement:
     """What everybody holds: the study, its parties, and the sessions that follow from both, one for
-    each stage of the study, in order."""
+    each stage of the study, in order, as they are before any stage has a result (`session_at`)."""
 
     built: Built
     members: Members
@@ -71,6 +71,11 @@ class JobAgreement:
         known."""
         names = [stage.name for stage in self.built.course]
         return self.sessions[names.index(FIT) if FIT in names else 0]
+
+    def session_at(self, results: Sequence[str]) -> Session:
+        """The session of the stage after those with these results, by their hashes: whoever was
+        told another result is in another session."""
+        return self.sessions[len(results)].after(results)
 
     def known(self, found: Found) -> "JobAgreement":
         """The same, once it is known what a stage told of those that follow."""
@@ -104,7 +109,7 @@ class Job:
         given, job = agreement(study, roster), cls(folder_for(folder))
         if (folder / STUDY).exists():
             before = job.agreement()
-            if before.session.id != given.session.id:
+            if before.session.account != given.session.account:
                 raise InvalidInput(
                     f"{folder} belongs to another study or roster ({before.built.file.title!r}): "
                     "give this one its own folder (--folder)"

@@ -9,7 +9,7 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -36,14 +36,16 @@ from unisono.deployment.run_folder import require_folder
 from unisono.engines import compilation_cache, wire
 from unisono.engines.distributed.party import Responder
 from unisono.engines.distributed.results import unnamed_hash
+from unisono.engines.distributed.sessions import objection
 from unisono.engines.payments import file_label, paid_training
-from unisono.errors import InvalidInput, PrivacyViolation, UnisonoError
+from unisono.errors import DishonestServer, InvalidInput, PrivacyViolation, UnisonoError
 from unisono.runs import folder as runs
-from unisono.runs.folder import NODE, SIGNATURE, STUDY, write
+from unisono.runs.folder import CERTIFICATE, NODE, REPORT_HTML, RESULT, SIGNATURE, STUDY, write
 from unisono.secagg.session import Session
 from unisono.studies.build import Built
 from unisono.studies.clipped_people import warn_of_clipping
 from unisono.studies.data_set import DataSet, data_set, remember, require_only_ledger
+from unisono.studies.file import load_study
 from unisono.studies.keys import load_identity, load_node_key
 from unisono.studies.order import found_key, keep_key, new_key
 from unisono.studies.policy import check_round, require_allowed, require_server
@@ -99,7 +101,7 @@ class PaidRuns:
         self._ledger, self._place = ledger, built.file.party(party)
         self._cost = built.costs[self._place]
         label = file_label(built.file.hash)
-        self._purpose = f"session {session.id.hex()[:32]} search{label}"
+        self._purpose = f"session {session.account.hex()[:32]} search{label}"
         self._grant: Grant | None = None
         self._run: tuple[int, Ledger] | None = None
 
@@ -160,7 +162,7 @@ class Member:
         require_server(self._policy, server)
         for one in each_candidate(built):
             require_allowed(self._policy, one.file, one.study, seat.name, built.costs)
-        require_folder(seat.output, built.file, simulated=False)
+        require_folder(seat.output, built.file, simulated=False, unwritten=self._unwritten)
         self._identity = load_identity(seat.keys, seat.name)
         session.roster.require(self._identity)
         load_node_key(seat.keys, seat.name)
@@ -209,9 +211,15 @@ class Member:
         """A file of this party in a session, as private as the records: it lies beside their ledger
         and not with the result.
 
-        "told" is the server's last message, until everything that follows from it is written.
+        "told" is the server's last message, until everything that follows from it is written: the
+        first stage's goes first, and without it nothing is left to write (`_unwritten`).
         """
-        return self._policy.ledger_path.with_suffix(f".{session.id.hex()[:16]}.{what}")
+        return _private(self._policy, session, what)
+
+    @property
+    def _unwritten(self) -> bool:
+        """Whether a process of this party was told a result and has not written all of it."""
+        return self._private(self.agreed.sessions[0], "told").exists()
 
     # -------------------------------------------------------------- stages
 
@@ -232,7 +240,7 @@ class Member:
     def _begin(self) -> None:
         """The next stage: the records, as it reads them, given what the stages before found."""
         number, stages = len(self._responders), self.agreed.built.course
-        stage, session, name = stages[number], self.agreed.sessions[number], self.seat.name
+        stage, session, name = stages[number], self._following, self.seat.name
         found = self._found
         ledger, bystander = self.ledger, False
         if self._runs is not None:
@@ -263,7 +271,7 @@ class Member:
     def _plan(self) -> tuple[str, Cost]:
         """All stages, which the ledger charges for together."""
         built, first = self.agreed.built, self.agreed.sessions[0]
-        return f"session {first.id.hex()[:32]}", built.costs[built.file.party(self.seat.name)]
+        return f"session {first.account.hex()[:32]}", built.costs[built.file.party(self.seat.name)]
 
     @property
     def _found(self) -> dict[str, Any]:
@@ -282,13 +290,12 @@ class Member:
         """Bytes in, bytes out, by whoever answers for the stage that is asked about."""
         self.responder.authority = self.authority
         asked = _session(data)
-        if self.responder.finished and not self.finished and not self._at_a_loss:
-            following = self.agreed.sessions[len(self._responders)].id.hex()
-            if asked == following:
-                try:
-                    self._begin()
-                except Exception as error:  # whatever the data provoke looks like a dropout
-                    log.error("%s: cannot begin the next stage: %s", self.seat.name, error)
+        over = self.responder.finished and not self.finished and not self._at_a_loss
+        if over and asked == self._following.id.hex():
+            try:
+                self._begin()
+            except Exception as error:  # whatever the data provoke looks like a dropout
+                log.error("%s: cannot begin the next stage: %s", self.seat.name, error)
         known = {responder.session.id.hex(): responder for responder in self._responders}
         reply = known.get(asked, self.responder).answer(data)
         if self.responder.finished:
@@ -299,15 +306,49 @@ class Member:
         return reply
 
     @property
+    def _following(self) -> Session:
+        """The session of the stage that comes next, after the results that this party was told."""
+        return self.agreed.session_at([one.result_hash for one in self._responders])
+
+    @property
     def _at_a_loss(self) -> bool:
         """Whether nothing is known that could follow."""
         return len(self._responders) >= len(self.agreed.sessions)
 
-    def greeted_by_others(self, data: bytes) -> bool:
-        """Whether the server runs another study: it greets the parties of another session, and
-        never asked this one for anything."""
-        sessions = {session.id.hex() for session in self.agreed.sessions}
-        return not self._responders[0].spender.begun and _greets_others(data, sessions)
+    def objection(self, data: bytes) -> str:
+        """Why this party takes part no longer after such a message; empty where it does.
+
+        The server asked what an honest one never asks; it greets in another version, or after
+        another result of an earlier stage; or it runs another study: it greets the parties of one,
+        and never asked this party for anything.
+        """
+        if self.responder.stopped:
+            return f"The server is not honest: {self.responder.stopped}.\n{self._spent}"
+        said = _greeting(data)
+        if said is None:
+            return ""
+        sessions = [one.session for one in self._responders]
+        if self.responder.finished and not self._at_a_loss:
+            sessions.append(self._following)
+        if said.get("session") in {session.id.hex() for session in sessions}:
+            return ""
+        for session in reversed(sessions):
+            reason = objection(session, said)
+            if reason is not None:
+                return f"{reason}\n{self._spent}"
+        studies = {session.account.hex() for session in self.agreed.sessions}
+        if said.get("study") in studies or self._responders[0].spender.begun:
+            return ""
+        return (
+            f"The server runs another study than {self.seat.study}, or the same with another "
+            f"roster.\nCompare both files with the coordinator's. {self._spent}"
+        )
+
+    @property
+    def _spent(self) -> str:
+        if any(responder.spender.begun for responder in self._responders):
+            return "What was charged before stays charged, and nothing more was."
+        return "No privacy budget was spent."
 
     def close(self) -> None:
         """Let go of the ledger and of this party's place; nothing that was paid is lost."""
@@ -394,12 +435,30 @@ class Member:
         if tested is not None and tested.opened:
             stated = certify(begun[-1].study, books, self.ledger.accountant)
             runs.EVALUATION.write(self.seat.output, built.tested(tested.result, stated))
-        for one in self.agreed.sessions:
-            for what in ("memory", "told", "order"):
+        for what in ("memory", "order", "told"):
+            for one in self.agreed.sessions:
                 self._private(one, what).unlink(missing_ok=True)
         self._lock.unlink(missing_ok=True)
         self._alone.close()
         return shown
+
+
+def _private(policy: PolicyFile, session: Session, what: str) -> Path:
+    return policy.ledger_path.with_suffix(f".{session.account.hex()[:16]}.{what}")
+
+
+def written_result(seat: PartyConfig) -> dict[str, Any] | None:
+    """The result of this study, if an earlier process of this party wrote all of it and was killed
+    before its report; None otherwise."""
+    output = seat.output
+    documents = (output / STUDY).exists() and CERTIFICATE.exists(output) and RESULT.exists(output)
+    if not documents or (output / REPORT_HTML).exists():
+        return None
+    agreed = agreement(seat.study, seat.roster)
+    if load_study(output / STUDY).hash != agreed.built.file.hash:
+        return None
+    unwritten = _private(load_policy(seat.policy), agreed.sessions[0], "told").exists()
+    return None if unwritten else RESULT.read(output)
 
 
 def objections(
@@ -454,7 +513,8 @@ def serve(
     connected: Callable[[int], None],
     stop: threading.Event | None = None,
 ) -> None:
-    """Answer the server until the study is over; refuses a server that runs another one.
+    """Answer the server until the study is over; refuses one that runs another study or another
+    version, or that is caught lying.
 
     A process that is asked to end (SIGTERM), or whoever sets `stop`, lets the party answer what it
     has begun; then it takes its leave and ends.
@@ -468,13 +528,13 @@ def serve(
     if member.recall():
         return
     keys = None if insecure else load_node_keys(load_node_key(seat.keys, seat.name))
-    other = threading.Event()
+    objections_found: list[str] = []
 
     def answer(data: bytes) -> bytes:
         reply = member.answer(data)
-        if member.greeted_by_others(data):
-            other.set()
-        if member.finished or other.is_set():
+        if reason := member.objection(data):
+            objections_found.append(reason)
+        if member.finished or objections_found:
             stop.set()
         return reply
 
@@ -496,14 +556,11 @@ def serve(
             keys=keys,
             previous=before.get("node") if before.get("server") == server.address else None,
         )
-    if stop.is_set() and not (member.finished or other.is_set()):
+    if stop.is_set() and not (member.finished or objections_found):
         raise SystemExit(128 + signal.SIGTERM)
-    if other.is_set():
-        raise InvalidInput(
-            f"the server at {server.address} runs another study than {seat.study}, or the same "
-            "with another roster: compare both files with the coordinator's; nothing was spent "
-            "on it"
-        )
+    if objections_found:
+        dishonest = bool(member.responder.stopped)
+        raise (DishonestServer if dishonest else InvalidInput)(objections_found[0])
 
 
 @contextmanager
@@ -524,13 +581,13 @@ def ends_by(*stops: threading.Event) -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _greets_others(data: bytes, sessions: Collection[str]) -> bool:
-    """Whether it is a greeting to the parties of another session."""
+def _greeting(data: bytes) -> Mapping[str, Any] | None:
+    """What a greeting says; None of other messages."""
     try:
         packet = wire.decode(data)
     except InvalidInput:
-        return False
-    return packet.tag == "hello" and packet.scalars.get("session") not in sessions
+        return None
+    return packet.scalars if packet.tag == "hello" else None
 
 
 def _session(data: bytes) -> str:

@@ -44,8 +44,9 @@ def default_folder(study: Path, simulated: bool) -> Path:
     return study.with_suffix(".simulation" if simulated else ".run")
 
 
-def require_folder(folder: Path, file: StudyFile, simulated: bool) -> None:
-    """Refuse a folder of another study, of the other kind of run, or whose study is over."""
+def require_folder(folder: Path, file: StudyFile, simulated: bool, unwritten: bool = False) -> None:
+    """Refuse a folder of another study, of the other kind of run, or whose study is over, unless a
+    process was killed while it wrote the result (`unwritten`)."""
     if not (folder / STUDY).exists():
         if RESULT.exists(folder):
             raise InvalidInput(f"{folder} holds a result already: choose another folder")
@@ -64,7 +65,7 @@ def require_folder(folder: Path, file: StudyFile, simulated: bool) -> None:
             "to this one before it was changed: keep this one elsewhere (--folder); its parties "
             "pay from the same ledgers wherever it is kept"
         )
-    if RESULT.exists(folder) and not (folder / PENDING).exists():
+    if RESULT.exists(folder) and not unwritten and not (folder / PENDING).exists():
         raise InvalidInput(
             f"{folder} holds the result of this study already: it runs once; to run it again, "
             f"agree on edition = {before.edition + 1}, for which every party pays anew, and keep "

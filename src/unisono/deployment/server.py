@@ -67,9 +67,10 @@ class _Server:
             facts, patience = self.study.facts, job.conditions.connect_timeout
             _await_parties(self.link, facts.minimum_parties, patience, self._say)
         began = time.monotonic()
-        for stage, session in zip(built.course, self.agreed.sessions, strict=True):
+        for stage in built.course:
             if late is not None and not job.told(stage):
                 break
+            session = self.agreed.session_at([one.result_hash for one in self.outcomes.values()])
             waits = late
             if waits is None and stage.name != EVALUATION and job.pending:
                 waits = []  # it is over: whoever missed it is told before the next stage
@@ -121,7 +122,8 @@ class _Server:
 
     def _progress(self, number: int) -> None:
         self.done, study = number, self.study
-        state, answered = _standing(self.job, self.agreed, number)
+        session = self.agreed.session_at([one.result_hash for one in self.outcomes.values()])
+        state, answered = _standing(self.job, self.agreed, session, number)
         score = None
         if self.test is not None:
             score = self._built.judge(model_so_far(study, state), *self.test)["value"]
@@ -252,7 +254,9 @@ def _await_parties(
         time.sleep(_PAUSE)
 
 
-def _standing(job: Job, agreed: JobAgreement, number: int) -> tuple[Any, list[str]]:
+def _standing(
+    job: Job, agreed: JobAgreement, session: Session, number: int
+) -> tuple[Any, list[str]]:
     """The server's state after so many rounds, and whose answers are in the last: both are in the
     checkpoint that was just written."""
     study = agreed.built.study
@@ -260,7 +264,7 @@ def _standing(job: Job, agreed: JobAgreement, number: int) -> tuple[Any, list[st
     state, _ = study.algorithm.init(study.facts)
     nothing = np.asarray(0)
     like = (state, np.zeros(study.facts.parties), nothing, nothing, nothing)
-    _, (state, counted, *_) = Checkpoint(job.checkpoint(stage), agreed.session.id.hex()).load(like)
+    _, (state, counted, *_) = Checkpoint(job.checkpoint(stage), session.id.hex()).load(like)
     names = agreed.built.file.names
     return state, [n for n, last in zip(names, counted, strict=True) if last == number - 1]
 

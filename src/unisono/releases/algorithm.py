@@ -76,7 +76,8 @@ class Algorithm(NamedTuple):
     after a round: `sent` is what the bound made of this party's update, where it remembers it.
     `absorb(public, own, noisy)` and `report(own)` are for releases that stay with the party: they
     see no records. `begin(found)` stands for `init` where an earlier stage comes first
-    (`AlgorithmKind.earlier`), and gets what that one released.
+    (`AlgorithmKind.earlier`), and gets what that one released. Where public values stay in a set,
+    `within` is the projection onto it: a party refuses to be asked elsewhere.
     """
 
     init: Callable[[], tuple[Any, Any]]
@@ -88,6 +89,7 @@ class Algorithm(NamedTuple):
     absorb: Callable[[Any, Any, Any], Any] | None = None
     report: Callable[[Any], Any] | None = None
     begin: Callable[[Any], tuple[Any, Any]] | None = None
+    within: Callable[[Any], Any] | None = None
 
 
 class AlgorithmConfig(Config):
@@ -451,6 +453,7 @@ def _assembled(method: Method, facts: Facts, trust: Trust) -> engine.PricedAlgor
         streamed=isinstance(bound, ScaledSum),
         in_parts=None if remembers else _in_parts(bound, raw_of, facts, privacy, priced.step),
         printed=printed,
+        within=parts.within,
     )
     if isinstance(bound, BandedSum):
         return with_memory(algorithm, bound, facts, privacy)

@@ -1,6 +1,7 @@
 """Masks: streams of uniform residues from a seed, and seeds that two parties share.
 
-    pair seed   HKDF-SHA256(X25519(own secret, other's public key), info = attempt and pair)
+    pair seed   HKDF-SHA256(X25519(own secret, other's public key), info = attempt, pair, question)
+    own seed    HKDF-SHA256(own secret, info = attempt, party, question)
     stream      AES-256 in counter mode under the seed, which serves once
 
 Streams are added to a vector block by block, so that neither leaves the processor's cache.

@@ -7,16 +7,49 @@ of neighbours of Bell et al. (2020). One attempt at one round of one session goe
     deal     -> Dealt       shares of the mask key and of the self-mask's seed, sealed for each
                             neighbour; a signature over everybody's keys
     accept   -> Accepted    nothing is sent: all dealers signed the same keys
-    mask     -> Sent        the vector under all masks, signed
-    agree    -> Agreed      a signature over the set of survivors, each of whom signed its vector
+    mask     -> Sent        the vector under all masks, and a signature over the question
+    agree    -> Agreed      a signature over question and set of survivors, each of whom signed
+                            that it answered this very question
     unmask   -> done        shares of survivors' self-masks and of dropouts' mask keys, if the
-                            minimum of parties signed the same set of survivors
+                            minimum of parties signed the same question and set of survivors
 
 Each step checks what the server passes on with the party's own roster, minimum and session. A step
 takes the state that the step before returned, and whoever holds the states uses each once: no
 message can be had twice. An attempt may be begun anew before its vector was sent, with fresh keys:
 every later signature covers the keys, so nothing of the old beginning fits the new one. Nothing
 here draws entropy, reads a clock or sends anything.
+
+All were asked alike. A server that asks one party at the model, and all others where they have
+nothing to say, would unmask the one's vector (model inconsistency, Pasquini et al. 2022). So
+`question` is a digest of all that an answer depends on besides own records and own noise: session
+(with version, protocol and results of earlier stages), round, attempt, public state, and which
+answers counted in which earlier questions (`engines.distributed.questions`). Party i computes its
+own q_i from what it was asked, and from nothing that the server says about q_i. It enters
+
+    self-mask of i       stream of HKDF(b_i, attempt, i, q_i)           b_i is shared by Shamir
+    mask of i and j      stream of HKDF(X25519(i, j), attempt, i, j, q_i)   so are mask keys
+    what i signs         (attempt, i, dealers, q_i), and later (attempt, dealers, q_i, survivors)
+
+Let n parties, c colluders, minimum s with 2 s > n + c, and threshold τ > c (`neighbours`).
+
+1. An honest party j reveals shares for a set S only if every member of S signed q_j with its
+   vector, and s parties signed (q_j, S). Honest parties sign one question and one set, so that by
+   2 s > n + c one pair (q, S) at most is signed by s parties. Hence all honest members of S, at
+   least s - c, were asked q, and whatever is unmasked is a sum over all of them.
+2. An honest party d outside of S, whether it dropped out or is only said to have, may have been
+   asked anything. Honest holders reveal its mask key and never b_d, of which c < τ shares tell
+   nothing: the stream of b_d keeps its vector uniform under every question.
+3. Secrets that are revealed would give masks under other questions too. No vector carries those:
+   a party masks one vector in an attempt, with keys of this attempt, under one question. Where a
+   mask key of d comes to light, the masks that it shares with survivors were to be removed anyway,
+   and its own vector keeps the stream of b_d.
+4. Even without signatures (1), the mask that honest i shares with honest j is a stream that nobody
+   else knows, and under q_i != q_j it occurs once: nothing cancels it, and the vectors of both stay
+   uniform, unless the holders of one of the two give its mask key away, which they do for
+   dropouts only.
+
+So a server is left with sums over at least s - c honest parties who were all asked alike. It may
+still choose what all are asked, and whom it calls a dropout.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +62,7 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from unisono.core.grant import derive
 from unisono.core.values import Share
-from unisono.errors import GrantMisused, InvalidInput, PrivacyViolation
+from unisono.errors import DishonestServer, GrantMisused, InvalidInput, PrivacyViolation
 from unisono.secagg import masks, shamir
 from unisono.secagg.encoding import encode
 from unisono.secagg.roster import KEY_BYTES, Identity, digest, framed
@@ -47,6 +80,10 @@ class BadBox(PrivacyViolation):
     def __init__(self, dealer: int, message: str) -> None:
         super().__init__(message)
         self.dealer = dealer
+
+
+class AskedDifferently(DishonestServer):
+    """Somebody among the survivors answered another question than this party."""
 
 
 class Announcement(NamedTuple):
@@ -81,8 +118,8 @@ class Dealt:
     table_digest: bytes
     self_seed: bytes
     own_shares: tuple[bytes, bytes]
-    # With each neighbour: the seed of the common mask, and what keys of boxes are derived from.
-    pair_seeds: Mapping[int, bytes]
+    # With each neighbour: what the seed of the common mask and the keys of boxes are derived from.
+    pair_secrets: Mapping[int, bytes]
     box_secrets: Mapping[int, bytes]
 
 
@@ -100,6 +137,7 @@ class Sent:
     before: Announced
     dealers: tuple[int, ...]
     dealers_digest: bytes
+    question: bytes
     held: Mapping[int, tuple[bytes, bytes]]
 
 
@@ -135,7 +173,7 @@ def deal(state: Announced, announcements: Mapping[int, Announcement]) -> tuple[D
         raise PrivacyViolation("the server passes on another key than this party announced")
     for other, (keys, signature) in announcements.items():
         _require_signed(session, other, signature, announced(attempt, other, keys), "its keys")
-    pair_seeds, box_secrets = _agreements(state, announcements)
+    pair_secrets, box_secrets = _agreements(state, announcements)
     table = {other: announcements[other].keys for other in sorted(announcements)}
     table_digest = digest_of_table(attempt, table)
     self_seed = derive(state.secret, "self-mask")
@@ -166,7 +204,7 @@ def deal(state: Announced, announcements: Mapping[int, Announcement]) -> tuple[D
     commitment = digest("self-mask", attempt, party, self_seed)
     signature = state.identity.sign(dealt(attempt, party, table_digest, commitment))
     own = shares[0][party], shares[1][party]
-    after = Dealt(state, table, table_digest, self_seed, own, pair_seeds, box_secrets)
+    after = Dealt(state, table, table_digest, self_seed, own, pair_secrets, box_secrets)
     return after, Deal(commitment, signature, boxes)
 
 
@@ -190,32 +228,46 @@ def accept(state: Dealt, deals: Mapping[int, Deal]) -> Accepted:
     return Accepted(state, tuple(sorted(deals)), dealers_digest, partners, held)
 
 
-def mask(state: Accepted, share: Share) -> tuple[Sent, np.ndarray, bytes]:
+def mask(state: Accepted, share: Share, question: bytes) -> tuple[Sent, np.ndarray, bytes]:
     """The vector under its self-mask and the masks of all pairs, and a signature that tells the
-    others that it was sent; the vector itself is signed with the message that carries it."""
+    others which question it answers; the vector itself is signed with the message that carries it.
+    `question` is this party's own digest of what it was asked."""
     if not isinstance(share, Share):
         raise GrantMisused(f"only noised shares are masked, not a {type(share).__name__}")
     first = state.before.before
     party, attempt = first.party, first.attempt
     total = encode(share.value, first.session.bits).ravel()
-    pairs = [(state.before.pair_seeds[other], other - party) for other in state.partners]
-    masks.add_all(total, [(state.before.self_seed, 1), *pairs])
-    signature = first.identity.sign(sent(attempt, party, state.dealers_digest))
-    after = Sent(first, state.dealers, state.dealers_digest, state.held)
+    secrets = state.before.pair_secrets
+    pairs = [
+        (pair_seed_of(attempt, party, other, secrets[other], question), other - party)
+        for other in state.partners
+    ]
+    own = self_mask(attempt, party, state.before.self_seed, question)
+    masks.add_all(total, [(own, 1), *pairs])
+    signature = first.identity.sign(sent(attempt, party, state.dealers_digest, question))
+    after = Sent(first, state.dealers, state.dealers_digest, question, state.held)
     return after, total, signature
 
 
 def agree(state: Sent, survivors: Mapping[int, bytes]) -> tuple[Agreed, bytes]:
-    """Sign the set of survivors, once, if it is large enough and each has signed that it sent."""
+    """Sign the set of survivors, once, if it is large enough and each has signed that it answered
+    the question that this party was asked.
+
+    An honest server passes on only such signatures, so that any other is reason to stop.
+    """
     before = state.before
     _require_set(before.session, survivors, before.party, "sent vectors")
     if not set(survivors) <= set(state.dealers):
         raise PrivacyViolation("a survivor who has dealt no shares")
     for other, signature in survivors.items():
-        statement = sent(before.attempt, other, state.dealers_digest)
-        _require_signed(before.session, other, signature, statement, "its vector")
+        statement = sent(before.attempt, other, state.dealers_digest, state.question)
+        what = (
+            "its vector as an answer to the question that this party was asked (the server asked "
+            "parties differently)"
+        )
+        _require_signed(before.session, other, signature, statement, what, AskedDifferently)
     chosen = tuple(sorted(survivors))
-    statement = agreed(before.attempt, state.dealers_digest, chosen)
+    statement = agreed(before.attempt, state.dealers_digest, state.question, chosen)
     return Agreed(state, chosen, statement), before.identity.sign(statement)
 
 
@@ -246,12 +298,12 @@ def dealt(attempt: bytes, party: int, table: bytes, commitment: bytes) -> bytes:
     return digest("deal", attempt, party, table, commitment)
 
 
-def sent(attempt: bytes, party: int, dealers: bytes) -> bytes:
-    return digest("masked", attempt, party, dealers)
+def sent(attempt: bytes, party: int, dealers: bytes, question: bytes) -> bytes:
+    return digest("masked", attempt, party, dealers, question)
 
 
-def agreed(attempt: bytes, dealers: bytes, survivors: Sequence[int]) -> bytes:
-    return digest("survivors", attempt, dealers, *survivors)
+def agreed(attempt: bytes, dealers: bytes, question: bytes, survivors: Sequence[int]) -> bytes:
+    return digest("survivors", attempt, dealers, question, *survivors)
 
 
 def digest_of_table(attempt: bytes, table: Mapping[int, bytes]) -> bytes:
@@ -275,39 +327,45 @@ def box_key(keys: bytes) -> bytes:
     return keys[KEY_BYTES:]
 
 
-def pair_seed(attempt: bytes, party: int, other: int, secret: bytes, public: bytes) -> bytes:
-    """The seed that two parties share in one attempt."""
+def pair_seed(
+    attempt: bytes, party: int, other: int, secret: bytes, public: bytes, question: bytes
+) -> bytes:
+    """The seed that two parties share in one attempt, if both were asked this question."""
     agreed = masks.exchanged(masks.private_key(secret), public)
-    return pair_seed_of(attempt, party, other, agreed)
+    return pair_seed_of(attempt, party, other, agreed, question)
 
 
-def pair_seed_of(attempt: bytes, party: int, other: int, agreed: bytes) -> bytes:
+def pair_seed_of(attempt: bytes, party: int, other: int, agreed: bytes, question: bytes) -> bytes:
     """The same, from what their two mask keys agree on."""
     low, high = sorted((party, other))
-    return masks.derived(agreed, digest("pair", attempt, low, high))
+    return masks.derived(agreed, digest("pair", attempt, low, high, question))
+
+
+def self_mask(attempt: bytes, party: int, secret: bytes, question: bytes) -> bytes:
+    """The seed of a party's own mask, from the secret that it has shared."""
+    return masks.derived(secret, digest("own mask", attempt, party, question))
 
 
 def _agreements(
     state: Announced, announcements: Mapping[int, Announcement]
 ) -> tuple[dict[int, bytes], dict[int, bytes]]:
-    """With each neighbour who announced keys: the seed of the common mask, and what the keys of
-    both boxes between the two are derived from. Each agreement is made once in an attempt: there
+    """With each neighbour who announced keys: what the seed of the common mask, and what the keys
+    of both boxes between the two are derived from. Each agreement is made once in an attempt: there
     are as many as parties, and they are most of its cost."""
     session, party = state.session, state.party
     mask, box = (masks.private_key(derive(state.secret, label)) for label in ("mask", "box"))
-    seeds, secrets = {}, {}
+    pairs, boxes = {}, {}
     for other in session.neighbours(party):
         if other not in announcements:
             continue
         keys = announcements[other].keys
         try:
-            agreed = masks.exchanged(mask, mask_key(keys))
-            secrets[other] = masks.exchanged(box, box_key(keys))
+            pairs[other] = masks.exchanged(mask, mask_key(keys))
+            boxes[other] = masks.exchanged(box, box_key(keys))
         except ValueError:
             name = session.roster.names[other]
             raise PrivacyViolation(f"{name} announced a key of no use") from None
-        seeds[other] = pair_seed_of(state.attempt, party, other, agreed)
-    return seeds, secrets
+    return pairs, boxes
 
 
 def _box(attempt: bytes, sender: int, receiver: int, agreed: bytes) -> ChaCha20Poly1305:
@@ -345,7 +403,12 @@ def _require_set(session: Session, named: Mapping[int, object], own: int | None,
 
 
 def _require_signed(
-    session: Session, party: int, signature: bytes, message: bytes, what: str
+    session: Session,
+    party: int,
+    signature: bytes,
+    message: bytes,
+    what: str,
+    error: type[PrivacyViolation] = PrivacyViolation,
 ) -> None:
     if not session.roster.verify(party, signature, message):
-        raise PrivacyViolation(f"{session.roster.names[party]} has not signed {what}: refused")
+        raise error(f"{session.roster.names[party]} has not signed {what}: refused")

@@ -27,6 +27,7 @@ from unisono.secagg.party import (
     digest_of_table,
     mask_key,
     pair_seed_of,
+    self_mask,
     sent,
 )
 from unisono.secagg.roster import KEY_BYTES, digest
@@ -87,15 +88,17 @@ class Dealers:
 
 @dataclass(frozen=True)
 class Survivors:
-    """Whose vectors are in the sum, and the sum under its masks."""
+    """Whose vectors are in the sum, which question they answer, and the sum under its masks."""
 
     dealers: Dealers
+    question: bytes
     signatures: Mapping[int, bytes]
     masked: np.ndarray
 
     @property
     def statement(self) -> bytes:
-        return agreed(self.dealers.table.attempt, self.dealers.digest, sorted(self.signatures))
+        attempt, chosen = self.dealers.table.attempt, sorted(self.signatures)
+        return agreed(attempt, self.dealers.digest, self.question, chosen)
 
 
 def collect_keys(
@@ -127,8 +130,10 @@ def collect_deals(table: ShareTable, deals: Mapping[int, Deal]) -> Dealers:
     return Dealers(table, _enough(session, fine, "dealt shares"))
 
 
-def collect_vectors(dealers: Dealers, vectors: Mapping[int, tuple[np.ndarray, bytes]]) -> Survivors:
-    """Add up the masked vectors whose signatures hold."""
+def collect_vectors(
+    dealers: Dealers, vectors: Mapping[int, tuple[np.ndarray, bytes]], question: bytes
+) -> Survivors:
+    """Add up the masked vectors of all who signed that they answer this question."""
     table, expected = dealers.table, dealers.digest
     fine: dict[int, bytes] = {}
     total: np.ndarray | None = None
@@ -138,7 +143,7 @@ def collect_vectors(dealers: Dealers, vectors: Mapping[int, tuple[np.ndarray, by
         flat = vector.ravel()
         if (flat.dtype, flat.size) != kind:
             continue
-        statement = sent(table.attempt, party, expected)
+        statement = sent(table.attempt, party, expected, question)
         if party not in dealers.deals or not table.session.roster.verify(
             party, signature, statement
         ):
@@ -147,7 +152,7 @@ def collect_vectors(dealers: Dealers, vectors: Mapping[int, tuple[np.ndarray, by
         fine[party] = signature
     _enough(table.session, fine, "sent vectors")
     assert total is not None
-    return Survivors(dealers, fine, total)
+    return Survivors(dealers, question, fine, total)
 
 
 def collect_signatures(survivors: Survivors, signatures: Mapping[int, bytes]) -> dict[int, bytes]:
@@ -172,7 +177,7 @@ def open_sum(survivors: Survivors, shares: Mapping[int, Mapping[int, bytes]]) ->
         for secret in _candidates(held, session.threshold):
             if party in survivors.signatures:
                 if digest("self-mask", attempt, party, secret) == deal.commitment:
-                    found.append((secret, -1))
+                    found.append((self_mask(attempt, party, secret, survivors.question), -1))
                     break
             elif masks.public_key(secret) == mask_key(table.keys[party]):
                 found += _left_behind(survivors, party, secret)
@@ -193,7 +198,7 @@ def _left_behind(survivors: Survivors, dropout: int, secret: bytes) -> list[tupl
     for other in table.session.neighbours(dropout):
         if other in survivors.signatures:
             agreement = masks.exchanged(own, mask_key(table.keys[other]))
-            seed = pair_seed_of(table.attempt, dropout, other, agreement)
+            seed = pair_seed_of(table.attempt, dropout, other, agreement, survivors.question)
             found.append((seed, other - dropout))
     return found
 

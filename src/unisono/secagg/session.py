@@ -1,17 +1,21 @@
-"""What all parties of a secure sum agree on before the first message.
+"""What all parties of a secure aggregation agree on before the first message.
 
-The session's id hashes the roster, the study with its privacy, and the parameters of the
-protocol. Every signature covers it, so nothing said in one session means anything in another.
+The session's id hashes the roster, the study with its privacy, the parameters of the protocol, its
+number and the version of the package, and the results of earlier stages of the study. Every
+signature covers it, so nothing said in one session means anything in another.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from unisono.errors import InvalidInput
 from unisono.secagg import neighbours
 from unisono.secagg.encoding import word
 from unisono.secagg.roster import Roster, digest
+
+# Counts up whenever messages, signatures or masks of one version mean nothing to another.
+PROTOCOL = 2
 
 
 @dataclass(frozen=True)
@@ -21,6 +25,8 @@ class Session:
     A set of survivors counts once `minimum` parties have signed it. Two different sets could only
     both be signed if n - c honest parties signed once each and c colluders twice:
     2 minimum <= n + c, which is refused. Sessions that mask nothing only name what is signed.
+
+    `version` is that of the package; `earlier` digests the results of earlier stages (`after`).
 
     >>> from unisono.secagg.roster import Identity
     >>> people = [Identity(name, bytes([i]) * 32) for i, name in enumerate("abc")]
@@ -37,6 +43,8 @@ could open two different sums; require at least 3 survivors, or tolerate fewer c
     colluders: int = 0
     bits: int = 32
     masked: bool = True
+    version: str = ""
+    earlier: bytes = b""
 
     def __post_init__(self) -> None:
         word(self.bits)
@@ -70,8 +78,20 @@ could open two different sums; require at least 3 survivors, or tolerate fewer c
         """How many holders open a party's secret of one attempt."""
         return neighbours.choose(self.parties, self.minimum, self.colluders)[1]
 
+    def after(self, results: Sequence[str]) -> "Session":
+        """The session once earlier stages have these results, by their hashes, in order."""
+        told = digest("earlier results", *map(bytes.fromhex, results)) if results else b""
+        return replace(self, earlier=told)
+
     @cached_property
     def id(self) -> bytes:
+        """What every signature and every mask covers."""
+        return digest("run", self.account, PROTOCOL, self.version.encode(), self.earlier)
+
+    @cached_property
+    def account(self) -> bytes:
+        """What payments and files are known by: neither another version nor another result of an
+        earlier stage makes a party pay twice for one turn."""
         agreed = (
             bytes.fromhex(self.roster.hash),
             self.study,
@@ -107,7 +127,7 @@ could open two different sums; require at least 3 survivors, or tolerate fewer c
 
     @cached_property
     def _order(self) -> list[int]:
-        return sorted(range(self.parties), key=lambda party: digest("place", self.id, party))
+        return sorted(range(self.parties), key=lambda party: digest("place", self.account, party))
 
     @cached_property
     def _places(self) -> Mapping[int, int]:

@@ -159,7 +159,7 @@ def test_an_older_attempt_is_over_once_the_next_has_begun(tmp_path):
             Ask(
                 "ask",
                 {**place.scalars, "counted": [-1] * 4},
-                [PUBLIC, *packets.deals(dealers)(party)],
+                [PUBLIC, *packets.questions({}), *packets.deals(dealers)(party)],
                 "masked",
             )
         ]
@@ -194,10 +194,23 @@ def test_a_public_state_of_another_shape_or_type_is_refused_unpaid(tmp_path):
     assert cluster.turns(0) == []
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf, -1e38])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, -1e38, 1e19])
+def test_a_public_state_that_no_honest_server_asks_for_is_refused_unpaid(tmp_path, value):
+    """Not finite, or so large that its square is not: the party says so and stops."""
+    cluster = Cluster(descent(Trust.LOCAL), tmp_path)
+    hostile = np.array([0, value], np.float32)
+    assert (
+        said(cluster, 0, cluster.request("ask", 0, 0, hostile, counted=[-1] * 4)).tag == "dropout"
+    )
+    assert "no honest server" in cluster.parties[0].stopped
+    assert ask(cluster, 0, 0) == "dropout"  # where it would have answered before
+    assert cluster.turns(0) == []
+
+
+@pytest.mark.parametrize("value", [9e18, -1e18])
 def test_a_hostile_public_state_moves_nothing_beyond_the_clip(tmp_path, value):
-    """Gradients at such a point are not finite or huge; each record still adds at most the clip,
-    and the answer is noise around a bounded sum, or none."""
+    """Gradients at such a point are huge; each record still adds at most the clip, and the answer
+    is noise around a bounded sum."""
     cluster = Cluster(descent(Trust.LOCAL), tmp_path)
     study = cluster.study
     request = cluster.request("ask", 0, 0, np.full(2, value, np.float32), counted=[-1] * 4)

@@ -92,7 +92,7 @@ def test_a_restarted_party_goes_on_from_its_memory(tmp_path, study):
     killed, found = ran(study(), tmp_path / "killed", restart=(1, 2, 3))
     assert same(expected, found)
     assert killed.charges(PARTY) == [
-        purpose.replace(whole.session.id.hex()[:32], killed.session.id.hex()[:32])
+        purpose.replace(whole.session.account.hex()[:32], killed.session.account.hex()[:32])
         for purpose in whole.charges(PARTY)
     ]
     forgetful, other = ran(study(), tmp_path / "forgetful", restart=(2,), forget=True)

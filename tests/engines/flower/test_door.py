@@ -4,11 +4,17 @@ The requests are made by another user of this machine, who also looks for other 
 """
 
 import asyncio
+import contextlib
+import gc
 import json
 import os
 import socket
+import ssl
 import subprocess
 import sys
+import threading
+import tracemalloc
+from asyncio.sslproto import SSLProtocol
 from pathlib import Path
 
 import httpx
@@ -23,6 +29,13 @@ from unisono.engines.flower.certificates import (
     public_path,
 )
 from unisono.engines.flower.cluster import SuperLink
+from unisono.engines.flower.connections import (
+    MOST_STRANGERS,
+    Loop,
+    Strangers,
+    listeners,
+    small_buffers,
+)
 from unisono.engines.flower.fleet import Fleet
 from unisono.engines.flower.mailboxes import PARTYS_PATH, SERVERS_PATH
 from unisono.engines.flower.processes import marked
@@ -301,3 +314,135 @@ def test_whoever_asks_for_nothing_is_not_waited_for(sent, answer):
 
     assert asyncio.run(scenario()).startswith(answer)
     assert begun == ([] if not answer else [sent.split()[1].decode()])
+
+
+async def fine(scope, receive, send):
+    """Answers parties only: those who ask at /party."""
+    status = 200 if scope["path"] == "/party" else 401
+    headers = [(b"content-length", b"0")]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": b""})
+
+
+@contextlib.contextmanager
+def with_strangers(tmp_path, most):
+    """A TLS server in a thread that holds so many strangers at most; a way to connect to it."""
+    files, strangers = issue(tmp_path / "tls", ["127.0.0.1"]), Strangers(most)
+    trusting = ssl.create_default_context()
+    trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
+    tls = {"ssl_certfile": files.certificate, "ssl_keyfile": files.key}
+    own = {"http": _patient_for(600.0), "ws": "none", "lifespan": "off", "log_level": "critical"}
+    server = uvicorn.Server(uvicorn.Config(strangers.watching(fine), **own, **tls))
+    [listening] = listeners("127.0.0.1", 0, strangers)
+    listening.listen()  # connections wait until it serves
+    address = listening.getsockname()
+
+    def serve():
+        with asyncio.Runner(loop_factory=Loop) as runner:
+            runner.run(server.serve(sockets=[listening]))
+
+    with contextlib.ExitStack() as stack:
+
+        def connect(secure=True):
+            plain = stack.enter_context(socket.create_connection(address, timeout=60))
+            return stack.enter_context(trusting.wrap_socket(plain)) if secure else plain
+
+        serving = threading.Thread(target=serve)
+        serving.start()
+        try:
+            yield connect, strangers
+        finally:
+            stack.close()
+            server.should_exit = True
+            serving.join()
+
+
+def asked(connection, path):
+    """The status with which a request is answered."""
+    request = f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n"
+    connection.sendall(request.encode())
+    head = b""
+    while b"\r\n\r\n" not in head:
+        head += connection.recv(1000)
+    return int(head.split()[1])
+
+
+def is_closed(connection):
+    try:
+        return connection.recv(1) == b""
+    except (ConnectionError, ssl.SSLError):
+        return True
+
+
+def tls_connections():
+    """The server's TLS connections of which this process still holds anything."""
+    gc.collect()
+    return sum(type(one) is SSLProtocol for one in gc.get_objects())
+
+
+def test_strangers_make_room_for_each_other_and_parties_stay(tmp_path):
+    """By order of arrival alone: no clock decides who is closed."""
+    with with_strangers(tmp_path, most=4) as (connect, strangers):
+        party = connect()
+        assert asked(party, "/party") == 200
+        assert len(strangers) == 0
+        idle = []
+        for number in range(20):
+            idle.append(connect(secure=number % 4 != 0))  # some never begin a handshake
+            if number % 4 == 1:  # asking for something makes nobody a party
+                assert asked(idle[-1], "/nothing") == 401
+        assert all(is_closed(one) for one in idle[:16])
+        assert len(strangers) == 4
+        assert asked(party, "/party") == 200
+        assert asked(idle[-1], "/party") == 200
+        assert len(strangers) == 3
+
+
+def test_what_closed_connections_took_is_given_back(tmp_path):
+    """Once a newer connection is answered, older ones that were closed hold no memory."""
+    before = tls_connections()
+    with with_strangers(tmp_path, most=4) as (connect, _):
+        idle = [connect() for _ in range(20)]
+        assert all(is_closed(one) for one in idle[:16])
+        left = []
+        for _ in range(1000):  # the loop closes transports in turns of its own
+            left.append(tls_connections() - before)
+            if left[-1] <= 4:
+                break
+            assert asked(idle[-1], "/nothing") == 401
+    assert left[-1] <= 4
+
+
+def test_an_idle_connection_takes_little_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(SSLProtocol, "max_size", SSLProtocol.max_size)  # is put back
+    sizes = []
+    for shrink in (lambda: None, small_buffers):
+        shrink()
+        with with_strangers(tmp_path / str(len(sizes)), most=20) as (connect, _):
+            idle = [connect()]
+            assert asked(idle[0], "/nothing") == 401
+            tracemalloc.start()
+            before = tracemalloc.get_traced_memory()[0]
+            idle += [connect() for _ in range(8)]
+            assert all(asked(one, "/nothing") == 401 for one in idle)
+            sizes.append((tracemalloc.get_traced_memory()[0] - before) / 8)
+            tracemalloc.stop()
+    usual, small = sizes
+    assert usual > 256 * 1024  # the control
+    assert small < usual / 3
+
+
+def test_the_server_of_a_study_bounds_strangers(server):
+    """The same at the process that listens: the oldest of many idle strangers is closed."""
+    port = int(server.address.rpartition(":")[2])
+    idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(MOST_STRANGERS + 8)]
+    try:
+        for one in idle[:8]:
+            one.settimeout(60)
+            with contextlib.suppress(ConnectionError):
+                assert one.recv(1) == b""
+        found = stranger(server, ("POST", PARTYS_PATH, 0))
+        assert found[f"POST {PARTYS_PATH} 0"][0] == 401
+    finally:
+        for one in idle:
+            one.close()

@@ -18,6 +18,7 @@ from unisono.engines import wire
 from unisono.engines.distributed import packets
 from unisono.engines.distributed.answers import agreeing, read
 from unisono.engines.distributed.presence import Ask, Presence
+from unisono.engines.distributed.questions import Question
 from unisono.secagg import server as secure_sum
 from unisono.secagg.server import Dealers, ShareTable, Survivors, TooFew
 from unisono.secagg.session import Session
@@ -101,8 +102,7 @@ class Opening:
         self,
         place: SumAttempt,
         dealers: Dealers,
-        public: Sequence[np.ndarray],
-        counted: Sequence[int],
+        question: Question,
         coming: SumAttempt | None,
         seen: Callable[[Any], None],
     ) -> tuple[np.ndarray, list[int]]:
@@ -111,16 +111,18 @@ class Opening:
 
         `coming` is set up beside; `seen` is told the masked vectors.
         """
-        told, shown = {**place.scalars, "counted": list(counted)}, packets.deals(dealers)
+        told, shown = {**place.scalars, "counted": list(question.counted)}, packets.deals(dealers)
+        common = [*question.public, *packets.questions(question.earlier)]
         asks = {
-            party: [Ask("ask", told, [*public, *shown(party)], "masked")] for party in dealers.deals
+            party: [Ask("ask", told, [*common, *shown(party)], "masked")] for party in dealers.deals
         }
         replies = self._beside(asks, self._trusted, _announce(coming) if coming else None)
         if self._blame(replies.get("blame", {})):
             coming = None  # it is set up in its own time, without them
             if set(replies["ask"]) <= self._blamed:
                 raise Spoilt("bad shares kept everybody from answering")
-        survivors = _survivors(dealers, replies["ask"], seen)
+        asked = question.digest(self.session.attempt(*place))
+        survivors = _survivors(dealers, replies["ask"], asked, seen)
         table = self._table_of(coming, replies.get("announce", {}))
         agree = Ask("agree", place.scalars, packets.signatures(survivors.signatures), "agree")
         replies = self._beside(
@@ -192,13 +194,16 @@ class Opening:
 
 
 def _survivors(
-    dealers: Dealers, replies: Mapping[int, wire.Packet], seen: Callable[[Any], None]
+    dealers: Dealers,
+    replies: Mapping[int, wire.Packet],
+    question: bytes,
+    seen: Callable[[Any], None],
 ) -> Survivors:
     masked = agreeing(read(replies, lambda p, arrays: arrays[0]))
     signed = read(replies, lambda p, arrays: packets.read_signatures(arrays[1:])[p])
     seen(masked)
     both = {party: (masked[party], signed[party]) for party in masked.keys() & signed}
-    return secure_sum.collect_vectors(dealers, both)
+    return secure_sum.collect_vectors(dealers, both, question)
 
 
 def _announce(place: SumAttempt) -> Ask:

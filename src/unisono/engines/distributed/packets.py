@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from unisono.engines.distributed.questions import QUESTION_BYTES
 from unisono.errors import InvalidInput
 from unisono.secagg.party import BOX_BYTES, Announcement, Deal
 from unisono.secagg.roster import KEY_BYTES, SIGNATURE_BYTES
@@ -80,6 +81,15 @@ def read_deals(arrays: Sequence[np.ndarray], party: int) -> dict[int, Deal]:
         )
         for dealer, row in table(arrays[:2], _PAIR).items()
     }
+
+
+def questions(found: Mapping[int, bytes]) -> list[np.ndarray]:
+    """The questions of earlier rounds, by rounds."""
+    return rows(found, QUESTION_BYTES)
+
+
+def read_questions(arrays: Sequence[np.ndarray]) -> dict[int, bytes]:
+    return table(arrays, QUESTION_BYTES)
 
 
 def signatures(found: Mapping[int, bytes]) -> list[np.ndarray]:

@@ -22,11 +22,18 @@ from unisono.engines import wire
 from unisono.engines.checkpoint import Checkpoint
 from unisono.engines.distributed import packets
 from unisono.engines.distributed.envelope import seal
+from unisono.engines.distributed.questions import (
+    QUESTION_BYTES,
+    Question,
+    require_counted,
+    require_public,
+)
 from unisono.engines.distributed.results import Signed, require_signed, result_hash
+from unisono.engines.distributed.sessions import objection, other_version, spoken
 from unisono.engines.distributed.spender import Spender
 from unisono.engines.distributed.work import Worker
 from unisono.engines.requirements import asked, require_begun
-from unisono.errors import InvalidInput, PrivacyViolation
+from unisono.errors import DishonestServer, InvalidInput, PrivacyViolation
 from unisono.secagg import party as secure_sum
 from unisono.secagg.roster import Identity
 from unisono.secagg.session import Session
@@ -69,7 +76,7 @@ class Responder:
         self.index = session.roster.require(identity)
         self._identity, self._allow, self._keep = identity, allow, keep
         self._simulation = party.ledger.simulated
-        self.spender = Spender(study, party, self.index, session.id, at_once, label, plan)
+        self.spender = Spender(study, party, self.index, session.account, at_once, label, plan)
         self._own_learnt_from, self.learnt_from = learnt_from, tuple[int, ...]()
         self._worker = Worker(study, party, self.index)
         algorithm, facts = study.algorithm, study.facts
@@ -82,6 +89,8 @@ class Responder:
         # Where attempts at a secure sum stand, by round and attempt: one that is being opened, and
         # the next one, which may be set up meanwhile.
         self._steps: dict[tuple[int, int], Any] = {}
+        self._answered_questions: dict[int, bytes] = {}  # under secure aggregation, by rounds
+        self.stopped = ""  # why this party takes part no longer
         self._asked = self.spender.paid > 0  # in any round
         self.authority: bytes | None = None  # who issues the server's certificate, where it has one
         self.result: Any = None
@@ -108,6 +117,9 @@ class Responder:
     def _answered(self, packet: wire.Packet) -> bytes:
         try:
             return self._answer(packet)
+        except DishonestServer as error:
+            self.stopped = str(error)
+            return self._nothing(error)
         except Exception as error:  # whatever the data provoke must look the same from outside
             return self._nothing(error)
 
@@ -121,9 +133,15 @@ class Responder:
 
     def _answer(self, packet: wire.Packet) -> bytes:
         if packet.scalars.get("session") != self.session.id.hex():
+            if packet.tag == "hello" and other_version(self.session, packet.scalars):
+                log.error("%s: %s", self.party.name, objection(self.session, packet.scalars))
+                return wire.encode("dropout", spoken(self.session))
             raise PrivacyViolation(
-                "a request of another session: roster, study or parameters differ from this party's"
+                "a request of another session: roster, study, parameters or an earlier stage's "
+                "result differ from this party's"
             )
+        if self.stopped:
+            raise PrivacyViolation(f"this party takes part no longer: {self.stopped}")
         handlers = {
             "hello": self._hello,
             "ask": self._ask,
@@ -156,13 +174,20 @@ class Responder:
         turn = self.spender.turn(number, attempt)
         if turn is not None:
             self.spender.require_new(turn)  # a question that comes twice changes nothing
-        self._settle(packet.scalars["counted"])
+        counted = require_counted(packet.scalars["counted"], number, self.session.parties)
+        width = len(jax.tree.leaves(self._public))
+        shown, others = packet.arrays[:width], packet.arrays[width:]
+        asked = b""
+        if trust is Trust.SECURE_SUM:  # refuse a lying server before anything is paid
+            earlier, others = packets.read_questions(others[:2]), others[2:]
+            question = Question(shown, counted, earlier)
+            question.require_answered(self.index, self._answered_questions)
+            asked = question.digest(self.session.attempt(number, attempt))
         if turn is None:
             return self._reply("dropout")
-        public = self._checked(packet.arrays[: len(jax.tree.leaves(self._public))])
-        others = packet.arrays[len(jax.tree.leaves(self._public)) :]
+        state, public = self._settled(counted), self._checked(shown)
         accepted = None
-        if trust is Trust.SECURE_SUM:  # refuse a lying server before anything is paid
+        if trust is Trust.SECURE_SUM:
             dealt = self._take_step(secure_sum.Dealt, packet)
             try:
                 accepted = secure_sum.accept(dealt, packets.read_deals(others, self.index))
@@ -178,40 +203,42 @@ class Responder:
         grant, first = self.spender.pay(number, turn, row)
         if algorithm.inner is not None:
             value, after, part = self._worker.noisy_steps(
-                algorithm.inner, grant, first, public, self._state, number
+                algorithm.inner, grant, first, public, state, number
             )
         else:
-            value, after, part = self._worker.one_release(
-                grant, first, public, self._state, number, row
-            )
+            value, after, part = self._worker.one_release(grant, first, public, state, number, row)
         arrays: list[np.ndarray] = []
         if accepted is not None:
-            after_sending, masked, signature = secure_sum.mask(accepted, value)
+            after_sending, masked, signature = secure_sum.mask(accepted, value, asked)
+            self._answered_questions[number] = asked
             self._steps = {(number, attempt): after_sending}  # older attempts are over
             arrays = packets.signatures({self.index: signature})
             value = Masked(masked, self.session.bits, value.simulated)
-        self._unsettled = number, after, part
+        self._state, self._unsettled = state, (number, after, part)
         self._save()
         return wire.encode_value(value, {"round": number}, self._simulation, arrays)
 
     def _checked(self, arrays: tuple[np.ndarray, ...]) -> Any:
-        """The public state, if it has the shapes and types that were agreed on."""
+        """The public state, if it has the shapes and types that were agreed on, and is one that
+        the algorithm can ask for."""
         expected, structure = jax.tree.flatten(self._public)
         shapes = [(np.shape(leaf), np.asarray(leaf).dtype) for leaf in expected]
         if [(a.shape, a.dtype) for a in arrays] != shapes:
             raise PrivacyViolation("a public state of another shape than the study agreed on")
-        return jax.tree.unflatten(structure, arrays)
+        public = jax.tree.unflatten(structure, arrays)
+        require_public(self.study.algorithm, public)
+        return public
 
-    def _settle(self, counted: Sequence[int]) -> None:
-        """The state moves on by what the server says became of the last answer: it is public.
+    def _settled(self, counted: Sequence[int]) -> Any:
+        """The state after what the server says became of the last answer: it is public.
 
-        `counted` names, for every party, the last round whose opened sum held its answer.
+        `counted` names, for every party, the last round whose opened sum held its answer. It moves
+        the state only with an answer, whose question covers it: what is refused changes nothing.
         """
-        if self._unsettled is not None:
-            number, after, takes_part = self._unsettled
-            accepted = counted[self.index] == number and takes_part
-            self._state = self.study.algorithm.settle(after, accepted)
-            self._unsettled = None
+        if self._unsettled is None:
+            return self._state
+        number, after, takes_part = self._unsettled
+        return self.study.algorithm.settle(after, counted[self.index] == number and takes_part)
 
     def _finish(self, packet: wire.Packet) -> bytes:
         """The final result, for everybody: signed, and of rounds that can have been opened."""
@@ -334,15 +361,19 @@ class Responder:
         if self._memory is None or not self._remembers or self._unsettled is None:
             return
         number, after, part = self._unsettled
-        self._memory.save(number, (self._state, after, np.asarray(part), self._held))
+        asked = self._answered_questions.get(number, bytes(QUESTION_BYTES))
+        kept = self._state, after, np.asarray(part), self._held, np.frombuffer(asked, np.uint8)
+        self._memory.save(number, kept)
 
     def _remember(self) -> None:
         """Go on where an earlier process of this party stopped."""
         if self._memory is None or not self._remembers or not self._memory.exists():
             return
-        like = (self._state, self._state, np.asarray(True), self._held)
-        number, (self._state, after, part, self._held) = self._memory.load(like)
+        like = self._state, self._state, np.asarray(True), self._held, np.zeros(QUESTION_BYTES)
+        number, (self._state, after, part, self._held, asked) = self._memory.load(like)
         self._unsettled = number, after, bool(part)
+        if self.session.masked:
+            self._answered_questions[number] = asked.tobytes()
 
 
 def _place(packet: wire.Packet) -> tuple[int, int]:

@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from unisono.engines import wire
-from unisono.engines.distributed.envelope import Reply, fingerprint, open_reply
+from unisono.engines.distributed.envelope import HEAD_BYTES, Reply, fingerprint, open_reply
 from unisono.engines.distributed.link import Link
+from unisono.engines.distributed.sessions import greeting, other_version
 from unisono.errors import UnisonoError
-from unisono.secagg.session import Session
+from unisono.secagg.session import PROTOCOL, Session
 
 _PAUSE = 0.2
 
@@ -40,6 +41,7 @@ class Presence:
         self._earlier = tuple(earlier)
         self._node_of: dict[int, int] = {}
         self.learnt_from: set[int] = set()  # who said so when it was greeted
+        self._versions: dict[str, bool] = {}  # other ones that nodes speak; whether it was said
         self.bytes_sent = self.bytes_received = 0
 
     @property
@@ -52,23 +54,45 @@ class Presence:
         self._node_of = {party: node for party, node in self._node_of.items() if node in nodes}
         strangers = nodes - set(self._node_of.values())
         if strangers:
-            scalars = {"session": self.session.id.hex(), "nonce": secrets.token_hex(16)}
-            hello = wire.encode("hello", scalars)
+            nonce = {"nonce": secrets.token_hex(16)}
+            hello = wire.encode("hello", greeting(self.session) | nonce)
             for message in self._earlier:
                 self.link.exchange(dict.fromkeys(strangers, message), self.deadline)
             replies = self.link.exchange(dict.fromkeys(strangers, hello), self.deadline)
             for node, reply in replies.items():
                 found = self._opened(hello, reply)
-                if found is not None and found.packet.tag == "hello":
+                if found is None:
+                    self._note_version(reply)
+                elif found.packet.tag == "hello":
                     self._node_of[found.party] = node
                     if found.packet.scalars.get("learnt_from") is True:
                         self.learnt_from.add(found.party)
         return self.parties
 
+    def _note_version(self, reply: bytes) -> None:
+        """Which version a node speaks that cannot sign in this session, by its own word."""
+        try:
+            said = wire.decode(memoryview(reply)[HEAD_BYTES:]).scalars
+        except UnisonoError:
+            return
+        other = other_version(self.session, said) if "version" in said else None
+        if other is not None and len(self._versions) < self.session.parties:
+            self._versions.setdefault(other, False)
+
+    def _say_versions(self, say: Callable[[str], None]) -> None:
+        for other, said in self._versions.items():
+            if not said:
+                say(
+                    f"a node runs {other}, this server Unisono {self.session.version} (protocol "
+                    f"{PROTOCOL}): install the same version on both; nothing was spent on it"
+                )
+                self._versions[other] = True
+
     def wait(self, enough: int, connect_timeout: float, say: Callable[[str], None]) -> list[int]:
         """Who is here once `enough` are, or when the time is over."""
         ends, told = time.monotonic() + connect_timeout, -1
         while len(self.meet()) < enough and time.monotonic() < ends:
+            self._say_versions(say)
             if len(self._node_of) != told:
                 told = len(self._node_of)
                 say(f"waiting for parties: {told} of {self.session.parties} are here")
@@ -81,6 +105,7 @@ class Presence:
         """Who is here once all of these are, or when the time is over."""
         ends, told = time.monotonic() + connect_timeout, -1
         while (left := len(set(parties) - set(self.meet()))) and time.monotonic() < ends:
+            self._say_versions(say)
             if left != told:
                 told = left
                 say(f"waiting for {left} of {self.session.parties} parties")

@@ -30,13 +30,16 @@ def result_hash(
 ) -> bytes:
     """What a result is known by; so is the label that names parties whose records it was learnt
     from."""
-    parts = [
-        part
-        for leaf in leaves
-        for part in (f"{leaf.dtype.newbyteorder('<').str} {leaf.shape}".encode(), _bytes(leaf))
-    ]
     label = [f"learnt from {list(learnt_from)}".encode()] if learnt_from else []
-    return digest("result", session.id, opened, len(leaves), *parts, *label)
+    return digest("result", session.id, opened, *described(leaves), *label)
+
+
+def described(leaves: Sequence[np.ndarray]) -> list[bytes | int]:
+    """Arrays as parts of a digest: how many there are, and of each the type, shape and numbers."""
+    parts: list[bytes | int] = [len(leaves)]
+    for leaf in leaves:
+        parts += [f"{leaf.dtype.newbyteorder('<').str} {leaf.shape}".encode(), _bytes(leaf)]
+    return parts
 
 
 def unnamed_hash(session: Session, opened: int, value: Any) -> str:

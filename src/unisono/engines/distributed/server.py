@@ -23,10 +23,11 @@ from unisono.engines.distributed.answers import agreeing, read
 from unisono.engines.distributed.link import Link
 from unisono.engines.distributed.opening import Opening, Spoilt, SumAttempt
 from unisono.engines.distributed.presence import Ask, Presence
+from unisono.engines.distributed.questions import QUESTION_BYTES, Question, require_public
 from unisono.engines.distributed.results import ResultSigner, result_hash
 from unisono.engines.record_order import order_of, schedule_of
 from unisono.engines.requirements import require_begun
-from unisono.errors import InvalidInput
+from unisono.errors import DishonestServer, InvalidInput
 from unisono.secagg.encoding import signed
 from unisono.secagg.server import TooFew
 from unisono.secagg.session import Session
@@ -136,6 +137,8 @@ class _Run:
         self.counted = np.full(facts.parties, -1)
         self.attempt = np.asarray(0)
         self.opened = np.asarray(0)
+        # What was asked in the rounds that were opened (`questions`), under secure aggregation.
+        self.asked = np.zeros((algorithm.rounds, QUESTION_BYTES), np.uint8)
         # Who said, before it was asked, that its ledger paid for training the model that is judged.
         self.learnt = np.zeros(facts.parties, bool)
         self.saved = Checkpoint(checkpoint, session.id.hex()) if checkpoint else None
@@ -217,6 +220,11 @@ class _Run:
         public = self.study.algorithm.ask(self.state)
         seen = jax.tree.map(np.asarray, public)
         self.transcript.record(number, "public", seen, EVERYONE)
+        try:
+            require_public(self.study.algorithm, seen)
+        except DishonestServer as error:  # parties would refuse it: nobody is asked, or charged
+            self.say(f"round {number + 1} is left out: {error}")
+            return
         while True:
             self.present.wait(int(self.needed[number]), self.conditions.connect_timeout, self.say)
             attempt = self._secure if self.study.trust is Trust.SECURE_SUM else self._plain
@@ -271,20 +279,25 @@ class _Run:
         """The server learns the sum over the survivors."""
         place, rounds = SumAttempt(number, int(self.attempt)), self.study.algorithm.rounds
         ahead = self.conditions.ahead and number + 1 < rounds
+        counted = self.counted.tolist()
+        earlier = {last: self.asked[last].tobytes() for last in set(counted) - {-1}}
+        question = Question([np.asarray(leaf) for leaf in public], counted, earlier)
         while True:
             dealers = self.opening.set_up(place)
             if dealers is None:
                 return None
             self._save(number, begun=True)
             try:
-                return self.opening.open(
+                found = self.opening.open(
                     place,
                     dealers,
-                    public,
-                    self.counted.tolist(),
+                    question,
                     SumAttempt(number + 1, place.attempt) if ahead else None,
                     lambda masked: self._saw(number, masked),
                 )
+                asked = question.digest(self.session.attempt(*place))
+                self.asked[number] = np.frombuffer(asked, np.uint8)
+                return found
             except Spoilt as error:
                 self.say(f"round {number + 1}: {error}; it begins anew without whoever is to blame")
             except TooFew as error:
@@ -304,15 +317,17 @@ class _Run:
     def _standing(self, begun: bool) -> tuple[Any, ...]:
         """All that a server needs to go on; `begun` says that a round is under way."""
         under_way = np.asarray(begun)
-        return self.state, self.counted, self.attempt, self.opened, under_way, self.learnt
+        numbers = self.counted, self.attempt, self.opened, under_way, self.learnt
+        return self.state, *numbers, self.asked
 
     def _resume(self) -> int:
         """The first round to run; an attempt that was under way when the server died has failed."""
         if self.saved is None or not self.saved.exists():
             return 0
         first, loaded = self.saved.load(self._standing(False))
-        self.state, self.counted, self.attempt, self.opened, begun, self.learnt = loaded
+        self.state, self.counted, self.attempt, self.opened, begun, self.learnt, self.asked = loaded
         self.counted, self.learnt = np.array(self.counted), np.array(self.learnt)
+        self.asked = np.array(self.asked)
         if begun and self.attempt < self.study.facts.retries:
             self.attempt = self.attempt + 1
         elif begun:

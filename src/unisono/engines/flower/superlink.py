@@ -58,7 +58,7 @@ from flwr.supercore.runtime import RuntimeHttpClient
 from flwr.supercore.task_identity import TaskIdentity
 
 from unisono.engines import wire
-from unisono.engines.flower import mailboxes
+from unisono.engines.flower import connections, mailboxes
 from unisono.engines.flower.certificates import statement
 from unisono.engines.flower.public_gateway import Application, Door, Headers, Receive, Scope, Send
 from unisono.errors import InvalidInput
@@ -410,14 +410,15 @@ async def _serve(
         "timeout_keep_alive": _KEPT,
     }
     public, private = apps
-    patient = _patient_for(_PATIENCE)
-    door = uvicorn.Config(public, host=host, port=port, http=patient, **tls, **common)
+    strangers = connections.Strangers()
+    own = {"http": _patient_for(_PATIENCE), **tls, **common}
+    door = uvicorn.Config(strangers.watching(public), host=host, port=port, **own)
     inside = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     path.unlink(missing_ok=True)
     inside.bind(str(path))
     await asyncio.gather(
         uvicorn.Server(uvicorn.Config(private, http="h11", **common)).serve(sockets=[inside]),
-        uvicorn.Server(door).serve(),
+        uvicorn.Server(door).serve(sockets=connections.listeners(host, port, strangers)),
     )
 
 
@@ -429,7 +430,9 @@ def main(settings: str) -> None:
     app = _application(given["database"], bool(given["tls"]))
     place = given["host"], given["port"], Path(given["socket"]), given["tls"]
     authority = Path(given["authority"]).read_bytes() if given["authority"] else None
-    asyncio.run(_serve(*place, _applications(app, authority, given["stock"])))
+    connections.small_buffers()
+    with asyncio.Runner(loop_factory=connections.Loop) as runner:
+        runner.run(_serve(*place, _applications(app, authority, given["stock"])))
 
 
 if __name__ == "__main__":

@@ -25,6 +25,9 @@ from unisono.core.trust import Relation, Trust, Unit, Viewer, describe
 from unisono.core.words import budget_guess, number, percent
 from unisono.errors import UndefinedRelation, UnknownEvent
 
+# The declaration that an evaluated model, which is not of Unisono, treats each row by itself.
+ROWWISE = "model_predicts_each_row_by_itself"
+
 
 @dataclass(frozen=True)
 class Line:
@@ -171,6 +174,8 @@ class Certificate:
         ]
         if queried := self.declarations.get("rows_of_queries"):
             rows.append(f"  a record   is a row of the party's own query: {', '.join(queried)}")
+        if said := self.declarations.get(ROWWISE):
+            rows.append(f"  rests on   the model predicting each row by itself (rowwise), {said}")
         if self.secure_sum:
             rows.append(f"  secure sum {self.secure_sum}")
         if self.transport:

@@ -13,7 +13,7 @@ records is no such function, and nothing is claimed about it.
 """
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -94,6 +94,8 @@ def require_fitting(model: Any, X: Any, records: int) -> None:
 
 def _rows_of(X: Any) -> int:
     try:
+        if isinstance(X, str | bytes | Mapping):
+            raise TypeError
         _safe_indexing(X, [0])
         return int(_num_samples(X))
     except (TypeError, ValueError, KeyError, IndexError):

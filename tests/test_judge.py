@@ -130,6 +130,17 @@ def test_one_cell_refuses_nothing(saved, cell, rowwise):
         assert 59 <= round(found.to_json()["records"]) <= 60
 
 
+@pytest.mark.parametrize("record", [[], [1.0], {}, {"x0": 1.0}, None, "x", [1, 2, [3]], [[1]] * 3])
+def test_one_record_of_another_shape_refuses_nothing(saved, record):
+    rows = [*X[:30].tolist(), record, *({"x0": a, "x1": b, "x2": c} for a, b, c in X[30:59])]
+    for model in (saved, Moody("")):
+        book = ledger()
+        found = unisono.evaluate(model, rows, Y[:60], epsilon=1e4, ledger=book)
+        assert book.grants == 1
+        count = round(found.to_json()["records"])
+        assert count == 59 if model is saved else count in (30, 31)
+
+
 @pytest.mark.parametrize("rowwise", [False, True])
 @pytest.mark.parametrize("mood", ["raises", "NaN", "two answers"])
 def test_a_model_without_an_answer_for_a_record(mood, rowwise):
@@ -239,6 +250,13 @@ def test_rows_of_another_shape_are_refused_and_nothing_is_spent(model, rows, wor
     book = ledger()
     with pytest.raises(InvalidInput, match=words):
         unisono.evaluate(model.fit(X[:500], Y[:500]), rows, Y, epsilon=1.0, ledger=book)
+    assert not book.purposes()
+
+
+def test_a_model_that_is_not_fitted_is_refused_and_nothing_is_spent():
+    book = ledger()
+    with pytest.raises(InvalidInput, match="is not fitted"):
+        unisono.evaluate(LinearRegression(), X, T, bounds=(0, 1), epsilon=1.0, ledger=book)
     assert not book.purposes()
 
 

@@ -292,10 +292,11 @@ def _judged_times(
 ) -> Callable[[np.ndarray], np.ndarray]:
     if len(events) != len(truth):
         raise InvalidInput(f"{len(events)} events for {len(truth)} times: give each record one")
-    scores, prediction = asked.values, getattr(asked.model, "prediction", None)
+    scores: Callable[[np.ndarray], np.ndarray] = asked.values
+    prediction = getattr(asked.model, "prediction", None)
     if cuts is not None:
         limits = np.asarray(cuts, float)
-    elif isinstance(prediction, HazardRatio):
+    elif asked.own is not None and isinstance(prediction, HazardRatio):
         scores, limits = asked.log_ratios, prediction.cuts(evaluation.intervals)
     else:
         raise InvalidInput(

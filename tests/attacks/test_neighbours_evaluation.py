@@ -6,6 +6,7 @@ sizes about multiples of 4, 8, 64 and 1024. A product of all rows at once rounds
 another way: in `unisono.evaluate` one record moved the counts of 7 (`test_..._would_be_noticed`).
 """
 
+import ast
 import warnings
 from pathlib import Path
 
@@ -358,6 +359,48 @@ STUDIES = {
 @pytest.mark.parametrize("name", STUDIES)
 def test_one_record_changes_its_own_row_in_a_study(name):
     assert moved_others(STUDIES[name]()) == []
+
+
+# ------------------------------------------------------------------ no matrix products of records
+
+# Functions that read records before a bound, by name: encoders, scores and predictions.
+ROWWISE = {
+    *("encode", "encoded", "rows", "whole", "columns", "compute", "block", "labels", "inner"),
+    *("score", "scores", "scored_rows", "record_scores", "layer_scores", "judged_columns"),
+    *("predict", "predict_proba", "probabilities", "interval", "log_ratio", "decision_function"),
+    *("_deviation", "_latent", "_chances", "_outputs", "_scores", "_judged", "_score_of", "_seen"),
+}
+PRODUCTS = {"dot", "matmul", "einsum", "tensordot", "vdot"}
+
+
+def mixing(code):
+    """Functions of records in which there is a matrix product."""
+    for function in ast.walk(ast.parse(code)):
+        if isinstance(function, ast.FunctionDef) and function.name in ROWWISE:
+            for node in ast.walk(function):
+                operator = isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult)
+                called = isinstance(node, ast.Attribute) and node.attr in PRODUCTS
+                if operator or called:
+                    yield function.name
+
+
+def test_nothing_multiplies_records_before_a_bound():
+    source = Path(unisono.__file__).parent
+    files = [source / "judge.py", source / "survival.py", source / "describe.py"]
+    for folder in ("data", "models", "estimators", "studies"):
+        files += sorted((source / folder).glob("*.py"))
+    known = {
+        f.name
+        for one in files
+        for f in ast.walk(ast.parse(one.read_text()))
+        if isinstance(f, ast.FunctionDef)
+    }
+    assert known >= ROWWISE
+    found = {one.name: list(mixing(one.read_text())) for one in files}
+    assert found.pop("hazards.py") == ["_scores"]  # of coefficients, after the release
+    assert not any(found.values())
+    assert list(mixing("def predict(X):\n    return X @ w")) == ["predict"]
+    assert list(mixing("def score(X):\n    return np.dot(X, w)")) == ["score"]
 
 
 # ------------------------------------------------------------------ controls

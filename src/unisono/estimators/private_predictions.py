@@ -18,11 +18,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
 from sklearn.utils import _safe_indexing
-from sklearn.utils.validation import _num_samples
+from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from unisono.data import RecordTable
-from unisono.data.given import is_frame
+from unisono.data.given import is_frame, table_of
 from unisono.errors import InvalidInput
 from unisono.estimators.averaged import AveragedModel, widest_schema
 from unisono.estimators.foundation import PrivateEstimator
@@ -61,11 +63,26 @@ def unisono_model(model: Any) -> "FittedModel | None":
 
 def unisono_table(given: Any, model: "FittedModel", X: Any) -> RecordTable:
     """The columns of records that such a model reads; estimators take arrays, as scikit-learn's
-    do, whatever they were fitted to."""
+    do, whatever they were fitted to. Of a list each record is read by itself, by name or place."""
+    inputs = model._predicts().inputs
+    if isinstance(X, list | tuple):
+        cells = [_cells(one, inputs) for one in X]
+        columns = {name: [own[place] for own in cells] for place, name in enumerate(inputs)}
+        return table_of(columns, name="the records")
     if is_frame(X) and not model._named:
         X = np.asarray(X)
     named = given is model or is_frame(X) or isinstance(X, str | Path)
-    return model.table(X, None if named else list(model._predicts().inputs))
+    return model.table(X, None if named else list(inputs))
+
+
+def _cells(record: Any, inputs: Sequence[str]) -> Sequence[Any]:
+    """A record's cells in the order of these columns; what has another shape misses all of them."""
+    if isinstance(record, Mapping):
+        return [record.get(name) for name in inputs]
+    listed = isinstance(record, list | tuple) or getattr(record, "ndim", 0) == 1
+    if listed and len(record) == len(inputs):
+        return list(record)
+    return [None] * len(inputs)
 
 
 # ------------------------------------------------------------- a user's own model
@@ -77,12 +94,18 @@ def require_fitting(model: Any, X: Any, records: int) -> None:
         raise InvalidInput(
             f"a {type(model).__name__} has no predict: give a fitted model that predicts rows"
         )
+    if isinstance(model, BaseEstimator):
+        try:
+            check_is_fitted(model)
+        except NotFittedError:
+            raise InvalidInput(f"this {type(model).__name__} is not fitted: fit it first") from None
     given = X.rows if isinstance(X, RecordTable) else _rows_of(X)
     if given != records:
         raise InvalidInput(f"{given} rows of X for {records} values of y: give each record one")
     if isinstance(X, RecordTable):
         return
-    shape, wanted = getattr(X, "shape", ()), getattr(model, "n_features_in_", None)
+    shape: tuple[int, ...] = tuple(getattr(X, "shape", ()))
+    wanted = getattr(model, "n_features_in_", None)
     names = getattr(model, "feature_names_in_", None)
     if is_frame(X) and names is not None:
         lacking = [str(name) for name in names if name not in list(X.columns)]

@@ -8,7 +8,7 @@ from sklearn.svm import LinearSVC
 
 import unisono
 from unisono.errors import InvalidInput
-from unisono.estimators import PrivateLogisticRegression
+from unisono.estimators import PrivateLogisticRegression, PrivateRidge
 
 DRAW = np.random.default_rng(3)
 X = DRAW.normal(size=(4000, 3))
@@ -180,11 +180,11 @@ def test_a_statement_about_a_model_stands_in_the_certificate(saved):
     )
     assert plain.to_json()["confusion"] == stated.to_json()["confusion"]
     assert "rowwise" not in plain.certificate.text()
-    assert "predicting each row by itself (rowwise), stated by the owner" in (
+    assert "predicting each row by itself (rowwise), stated by the data owner" in (
         stated.certificate.text()
     )
     said = stated.certificate.to_json()["declarations"]
-    assert said["model_predicts_each_row_by_itself"] == "stated by the owner"
+    assert said["model_predicts_each_row_by_itself"] == "stated by the data owner"
     own = unisono.evaluate(saved, X[:70], Y[:70], epsilon=1e4, ledger=ledger(), rowwise=True)
     assert "rowwise" not in own.certificate.text()  # nothing rests on it
 
@@ -255,8 +255,9 @@ def test_rows_of_another_shape_are_refused_and_nothing_is_spent(model, rows, wor
 
 def test_a_model_that_is_not_fitted_is_refused_and_nothing_is_spent():
     book = ledger()
-    with pytest.raises(InvalidInput, match="is not fitted"):
-        unisono.evaluate(LinearRegression(), X, T, bounds=(0, 1), epsilon=1.0, ledger=book)
+    for model in (LinearRegression(), PrivateRidge()):
+        with pytest.raises(InvalidInput, match="is not fitted"):
+            unisono.evaluate(model, X, T, bounds=(0, 1), epsilon=1.0, ledger=book)
     assert not book.purposes()
 
 

@@ -49,6 +49,7 @@ from unisono.estimators.members import (
     shuffled,
 )
 from unisono.estimators.private_predictions import (
+    require_fitted,
     require_fitting,
     unisono_model,
     unisono_table,
@@ -161,19 +162,19 @@ def evaluate(
     sizes = public_sizes(records, members, relation)
     places, names = _groups(groups, labels, len(truth))
     known = _classes(model, classes) if bounds is None and events is None else None
-    asked = _Asked(model, X, len(truth), rowwise)
+    predictor = _Predictor(model, X, len(truth), rowwise)
     made: tuple[Judging, Callable[[np.ndarray], np.ndarray]]
     if events is not None:
         timed = time_evaluation(sum(sizes), privacy, names, complete=False)
         made = (
             timed,
-            _judged_times(asked, truth, listed(events), _range(bounds), cuts, timed, places),
+            _judged_times(predictor, truth, listed(events), _range(bounds), cuts, timed, places),
         )
     elif known is not None:
         classed = class_evaluation(
             known, sum(sizes), privacy, names, complete=False, scored=_scored(model)
         )
-        made = classed, _judged_classes(asked, truth, classed, places)
+        made = classed, _judged_classes(predictor, truth, classed, places)
     else:
         low, high = _range(bounds)
         largest = (high - low) / 4 if largest_error is None else float(largest_error)
@@ -181,7 +182,7 @@ def evaluate(
             raise InvalidInput(f"largest_error = {largest_error!r}: a number above zero")
         intervals = hasattr(model, "predict_interval") and _knows_spread(model)
         number = NumberEvaluation((low, high), largest, intervals, groups=names, complete=False)
-        made = number, _judged_numbers(asked, truth, number, places)
+        made = number, _judged_numbers(predictor, truth, number, places)
     evaluation, rows = made
     facts = facts_of(sizes, 5, chosen, relation, minimum_parties, colluders)
     study = Study(STATISTICS.method(evaluation.survey, privacy), facts, chosen)
@@ -194,7 +195,7 @@ def evaluate(
     found = evaluation.read(study, result, confidence)
     pairs = zip(members.names, ledgers, strict=True)
     learnt = tuple(str(name) for name, book in pairs if paid_training(book, *_trained_by(model)))
-    return Evaluation(found, confidence, asked.stated(result.certificate), learnt)
+    return Evaluation(found, confidence, predictor.stated(result.certificate), learnt)
 
 
 def _seats(own: np.ndarray, ledger: Ledger, facts: Facts) -> np.ndarray:
@@ -207,11 +208,12 @@ def _seats(own: np.ndarray, ledger: Ledger, facts: Facts) -> np.ndarray:
     return spread(order, shuffled(np.arange(facts.places), ledger), facts.places)
 
 
-class _Asked:
+class _Predictor:
     """A model and the records that it is to predict (`estimators.private_predictions`)."""
 
     def __init__(self, model: Any, X: Any, records: int, rowwise: bool) -> None:
         self.model, self.X, self.rowwise = model, X, rowwise
+        require_fitted(model)
         self.own = unisono_model(model)
         if self.own is not None:
             self.X = unisono_table(model, self.own, X)
@@ -222,7 +224,8 @@ class _Asked:
         if self.own is not None or not self.rowwise:
             return certificate
         return replace(
-            certificate, declarations={**certificate.declarations, ROWWISE: "stated by the owner"}
+            certificate,
+            declarations={**certificate.declarations, ROWWISE: "stated by the data owner"},
         )
 
     def chances(self, seats: np.ndarray) -> np.ndarray:
@@ -282,7 +285,7 @@ def _trained_by(model: Any) -> tuple[str, str]:
 
 
 def _judged_times(
-    asked: _Asked,
+    predictor: _Predictor,
     truth: Any,
     events: Any,
     bounds: tuple[float, float],
@@ -292,12 +295,12 @@ def _judged_times(
 ) -> Callable[[np.ndarray], np.ndarray]:
     if len(events) != len(truth):
         raise InvalidInput(f"{len(events)} events for {len(truth)} times: give each record one")
-    scores: Callable[[np.ndarray], np.ndarray] = asked.values
-    prediction = getattr(asked.model, "prediction", None)
+    scores: Callable[[np.ndarray], np.ndarray] = predictor.values
+    prediction = getattr(predictor.model, "prediction", None)
     if cuts is not None:
         limits = np.asarray(cuts, float)
-    elif asked.own is not None and isinstance(prediction, HazardRatio):
-        scores, limits = asked.log_ratios, prediction.cuts(evaluation.intervals)
+    elif predictor.own is not None and isinstance(prediction, HazardRatio):
+        scores, limits = predictor.log_ratios, prediction.cuts(evaluation.intervals)
     else:
         raise InvalidInput(
             "the model does not say how its scores spread: give cuts=[...] of them, from public "
@@ -328,7 +331,7 @@ def _judged_times(
 
 
 def _judged_classes(
-    asked: _Asked, truth: Any, evaluation: ClassEvaluation, places: np.ndarray
+    predictor: _Predictor, truth: Any, evaluation: ClassEvaluation, places: np.ndarray
 ) -> Callable[[np.ndarray], np.ndarray]:
     code = {name: place for place, name in enumerate(evaluation.classes)}
     own = np.array([code.get(as_text(one) or "", np.nan) for one in truth], float)
@@ -340,11 +343,11 @@ def _judged_classes(
         order = seats[seats >= 0]
         if evaluation.half:
             chances = np.zeros((len(order), len(code)))
-            chances[:, [code[as_text(one) or ""] for one in asked.model.classes_]] = asked.chances(
-                seats
+            chances[:, [code[as_text(one) or ""] for one in predictor.model.classes_]] = (
+                predictor.chances(seats)
             )
         else:
-            said = [code.get(_label(one), -1) for one in asked.labels(seats)]
+            said = [code.get(_label(one), -1) for one in predictor.labels(seats)]
             chances = np.array([*np.eye(len(code)), np.full(len(code), np.nan)])[said]
         return in_blocks(columns, chances, own[order], places[order])[0]
 
@@ -358,7 +361,7 @@ def _label(said: Any) -> str:
 
 
 def _judged_numbers(
-    asked: _Asked, truth: Any, evaluation: NumberEvaluation, places: np.ndarray
+    predictor: _Predictor, truth: Any, evaluation: NumberEvaluation, places: np.ndarray
 ) -> Callable[[np.ndarray], np.ndarray]:
     own = numbers(truth)
     warn_of_clipping(own, *evaluation.bounds, "values of y")
@@ -369,7 +372,7 @@ def _judged_numbers(
 
     def rows(seats: np.ndarray) -> np.ndarray:
         order = seats[seats >= 0]
-        said = asked.values(seats, evaluation.intervals)
+        said = predictor.values(seats, evaluation.intervals)
         return in_blocks(columns, said, own[order], places[order])[0]
 
     return rows

@@ -88,8 +88,8 @@ def _cells(record: Any, inputs: Sequence[str]) -> Sequence[Any]:
 # ------------------------------------------------------------- a user's own model
 
 
-def require_fitting(model: Any, X: Any, records: int) -> None:
-    """Refuse what cannot be predicted by any record's values: by names, shapes and sizes."""
+def require_fitted(model: Any) -> None:
+    """Refuse what predicts nothing, whatever the records are."""
     if not hasattr(model, "predict"):
         raise InvalidInput(
             f"a {type(model).__name__} has no predict: give a fitted model that predicts rows"
@@ -99,6 +99,10 @@ def require_fitting(model: Any, X: Any, records: int) -> None:
             check_is_fitted(model)
         except NotFittedError:
             raise InvalidInput(f"this {type(model).__name__} is not fitted: fit it first") from None
+
+
+def require_fitting(model: Any, X: Any, records: int) -> None:
+    """Refuse rows by their number, and by the names and the number of their columns."""
     given = X.rows if isinstance(X, RecordTable) else _rows_of(X)
     if given != records:
         raise InvalidInput(f"{given} rows of X for {records} values of y: give each record one")
@@ -174,6 +178,7 @@ def _answers(
 
 __all__ = [
     "BLOCK",
+    "require_fitted",
     "require_fitting",
     "unisono_model",
     "unisono_table",

@@ -8,7 +8,7 @@ from sklearn.svm import LinearSVC
 
 import unisono
 from unisono.errors import InvalidInput
-from unisono.estimators import PrivateLogisticRegression
+from unisono.estimators import PrivateLogisticRegression, PrivateRidge
 
 DRAW = np.random.default_rng(3)
 X = DRAW.normal(size=(4000, 3))
@@ -75,6 +75,145 @@ def test_unknown_labels_count_nowhere():
     assert found.to_json()["records"] == pytest.approx(2000, abs=20)
 
 
+class Moody:
+    """Raises, or says something of another kind, where a record's first number is large."""
+
+    classes_ = np.array(["ill", "well"])
+    n_features_in_ = 3
+
+    def __init__(self, mood):
+        self.mood = mood
+
+    def predict_proba(self, rows):
+        rows = np.asarray(rows, float)
+        chance = np.full(len(rows), 0.7)
+        if (rows[:, 0] > 99).any():
+            if self.mood == "raises":
+                raise RuntimeError("a large number")
+            if self.mood == "two answers":
+                return np.full((len(rows) + 1, 2), 0.5)
+            chance[rows[:, 0] > 99] = np.nan
+        return np.stack([1 - chance, chance], axis=1)
+
+    def predict(self, rows):
+        return self.classes_[self.predict_proba(rows).argmax(axis=1)]
+
+
+def own_model():
+    book = ledger(7)
+    bounds = ([-4.0] * 3, [4.0] * 3)
+    model = PrivateLogisticRegression(
+        epsilon=9.0, delta=1e-6, bounds=bounds, classes=["ill", "well"], ledger=book
+    )
+    return model.fit(X[:500], Y[:500])
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("model") / "own"
+    own_model().save(folder)
+    return unisono.load(folder)
+
+
+@pytest.mark.parametrize("rowwise", [False, True])
+@pytest.mark.parametrize("cell", [np.nan, np.inf, 1e300, None, "n/a", "12,5", b"?", [1], 10**400])
+def test_one_cell_refuses_nothing(saved, cell, rowwise):
+    """Whatever stands in it: the evaluation is released and charged, and others count."""
+    rows = X[:60].astype(object)
+    rows[7, 1] = cell
+    for model in (LogisticRegression().fit(X[:500], Y[:500]), saved):
+        book = ledger()
+        found = unisono.evaluate(
+            model, rows, Y[:60], epsilon=1e4, delta=0.0, ledger=book, rowwise=rowwise
+        )
+        assert book.grants == 1
+        assert 59 <= round(found.to_json()["records"]) <= 60
+
+
+@pytest.mark.parametrize("record", [[], [1.0], {}, {"x0": 1.0}, None, "x", [1, 2, [3]], [[1]] * 3])
+def test_one_record_of_another_shape_refuses_nothing(saved, record):
+    rows = [*X[:30].tolist(), record, *({"x0": a, "x1": b, "x2": c} for a, b, c in X[30:59])]
+    for model in (saved, Moody("")):
+        book = ledger()
+        found = unisono.evaluate(model, rows, Y[:60], epsilon=1e4, ledger=book)
+        assert book.grants == 1
+        count = round(found.to_json()["records"])
+        assert count == 59 if model is saved else count in (30, 31)
+
+
+@pytest.mark.parametrize("rowwise", [False, True])
+@pytest.mark.parametrize("mood", ["raises", "NaN", "two answers"])
+def test_a_model_without_an_answer_for_a_record(mood, rowwise):
+    rows = X[:70].copy()
+    rows[5, 0] = 100.0
+    found = unisono.evaluate(
+        Moody(mood), rows, ["well"] * 70, epsilon=1e4, ledger=ledger(), rowwise=rowwise
+    )
+    assert round(found.to_json()["records"]) == 69
+    assert round(found.to_json()["confusion"][1][1]) == 69
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.parametrize("kind", ["own", "chances", "labels", "numbers", "times"])
+def test_records_that_nothing_can_be_said_of_refuse_nothing(saved, kind, delta):
+    """Neither before the release is charged, nor when it is read."""
+    rows, book = np.full((20, 3), np.nan), ledger()
+    y, more = Y[:20], {}
+    model = {"own": saved, "chances": LogisticRegression(), "labels": LinearSVC()}.get(kind)
+    if kind in ("numbers", "times"):
+        model, y, more = LinearRegression(), T[:20], {"bounds": (0.0, 100.0)}
+    if kind == "times":
+        more |= {"events": [1] * 20, "cuts": range(7)}
+    if kind != "own":
+        model.fit(X[:500], T[:500] if more else Y[:500])
+    found = unisono.evaluate(model, rows, y, epsilon=50.0, delta=delta, ledger=book, **more)
+    assert book.grants == 1
+    assert abs(found.to_json()["records"]) < 5
+    assert str(found)
+
+
+def test_a_statement_about_a_model_stands_in_the_certificate(saved):
+    model = LogisticRegression().fit(X[:500], Y[:500])
+    plain, stated = (
+        unisono.evaluate(model, X[:70], Y[:70], epsilon=1e4, ledger=ledger(), rowwise=rowwise)
+        for rowwise in (False, True)
+    )
+    assert plain.to_json()["confusion"] == stated.to_json()["confusion"]
+    assert "rowwise" not in plain.certificate.text()
+    assert "predicting each row by itself (rowwise), stated by the data owner" in (
+        stated.certificate.text()
+    )
+    said = stated.certificate.to_json()["declarations"]
+    assert said["model_predicts_each_row_by_itself"] == "stated by the data owner"
+    own = unisono.evaluate(saved, X[:70], Y[:70], epsilon=1e4, ledger=ledger(), rowwise=True)
+    assert "rowwise" not in own.certificate.text()  # nothing rests on it
+
+
+def test_a_model_of_ones_own_gets_one_record_at_a_time():
+    seen = []
+
+    class Counting(Moody):
+        def predict_proba(self, rows):
+            seen.append(len(rows))
+            return super().predict_proba(rows)
+
+    for rowwise, sizes in ((False, [1] * 70), (True, [64] * 2)):
+        unisono.evaluate(
+            Counting(""), X[:70], Y[:70], epsilon=1.0, ledger=ledger(), rowwise=rowwise
+        )
+        assert seen == sizes
+        seen.clear()
+
+
+def test_a_fitted_estimator_is_evaluated_as_it_predicts():
+    model = own_model()
+    pandas = pytest.importorskip("pandas")
+    exact = model.score(X[:300], Y[:300])
+    for rows in (X[:300], X[:300].tolist(), pandas.DataFrame(X[:300], columns=list("abc"))):
+        found = unisono.evaluate(model, rows, Y[:300], epsilon=1e4, ledger=ledger())
+        assert found["accuracy"].value == pytest.approx(exact, abs=1e-3)
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -95,6 +234,30 @@ def test_what_is_wrong_is_said_and_nothing_is_spent(options, words):
         model, y = LinearRegression().fit(X[:500], T[:500]), T
     with pytest.raises(InvalidInput, match=words):
         judged(model, y, ledger=book, **options)
+    assert not book.purposes()
+
+
+@pytest.mark.parametrize(
+    ("model", "rows", "words"),
+    [
+        (LogisticRegression(), X[:, :2], "2 columns, and the model was fitted to 3"),
+        (LogisticRegression(), X[:7], "7 rows of X for 4000 values of y"),
+        (LogisticRegression(), {"a": X[:, 0]}, "X is a dict"),
+        (LogisticRegression(), "rows.csv", "X is a str"),
+    ],
+)
+def test_rows_of_another_shape_are_refused_and_nothing_is_spent(model, rows, words):
+    book = ledger()
+    with pytest.raises(InvalidInput, match=words):
+        unisono.evaluate(model.fit(X[:500], Y[:500]), rows, Y, epsilon=1.0, ledger=book)
+    assert not book.purposes()
+
+
+def test_a_model_that_is_not_fitted_is_refused_and_nothing_is_spent():
+    book = ledger()
+    for model in (LinearRegression(), PrivateRidge()):
+        with pytest.raises(InvalidInput, match="is not fitted"):
+            unisono.evaluate(model, X, T, bounds=(0, 1), epsilon=1.0, ledger=book)
     assert not book.purposes()
 
 

@@ -177,7 +177,7 @@ def table_one(
     if people is not None:
         facts = replace(facts, records_per_person=people.shape[1])
     study = Study(STATISTICS.method(posed.problem, privacy), facts, Trust.LOCAL)
-    rows = tuple(array.astype(np.float32) for array in posed.encode(values))
+    rows = posed.rows(values)
     if people is not None:
         flat = tuple(array[people.reshape(-1)] for array in rows)
         rows = flat if people.shape[1] == 1 else as_rows(flat, people >= 0)

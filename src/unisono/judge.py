@@ -7,8 +7,8 @@ The model is any object that predicts: one that `unisono.load` read, a fitted es
 or of scikit-learn. It is taken to be public; only the records are protected.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,15 +27,18 @@ from unisono.algorithms.evaluation_text import evaluation_parts, evaluation_text
 from unisono.algorithms.metrics import Metric
 from unisono.algorithms.survey import STATISTICS
 from unisono.core import notebook
-from unisono.core.certificate import Certificate
+from unisono.core.algorithm import Facts
+from unisono.core.certificate import ROWWISE, Certificate
 from unisono.core.defaults import default_trust, warn_of_clipping
 from unisono.core.ledger import Ledger
 from unisono.core.privacy import Privacy
 from unisono.core.study import Party, Study
 from unisono.core.trust import Trust
 from unisono.core.values import Private
-from unisono.data import as_text, listed
+from unisono.data import as_text, listed, numbers
+from unisono.data.blocks import in_blocks
 from unisono.engines import in_process
+from unisono.engines.layout import spread
 from unisono.engines.payments import paid_training
 from unisono.errors import InvalidInput
 from unisono.estimators.members import (
@@ -45,7 +48,15 @@ from unisono.estimators.members import (
     public_sizes,
     shuffled,
 )
-from unisono.models.prediction import HazardRatio
+from unisono.estimators.private_predictions import (
+    require_fitted,
+    require_fitting,
+    unisono_model,
+    unisono_table,
+    user_predictions,
+)
+from unisono.models.evaluation import Judging
+from unisono.models.prediction import HazardRatio, Prediction
 from unisono.problems.survival import BEYOND
 
 
@@ -121,6 +132,7 @@ def evaluate(
     minimum_parties: int | None = None,
     colluders: int | None = None,
     confidence: float = 0.95,
+    rowwise: bool = False,
 ) -> Evaluation:
     """Judge a public model by private records X (n, ...) and what is true of them, y (n,).
 
@@ -135,7 +147,10 @@ def evaluate(
 
     `parties` (n,) says whose each record is, where there are several, each with its `ledger`; under
     add-or-remove `records` is a public number of them for each party. Records that miss y, or that
-    the model cannot predict, count nowhere. If a ledger has paid for training this model, its
+    the model cannot predict, are ignored: nothing is refused because of a record's values. A model
+    that is not of Unisono gets one record at a time. `rowwise=True` is the data owner's statement
+    that it predicts each row by itself, whatever other rows there are: it gets blocks of 64 then,
+    and the certificate repeats the statement. If a ledger has paid for training this model, its
     records may be those that it learnt from: then figures are too good, and labelled so.
     """
     truth = listed(y)
@@ -147,39 +162,115 @@ def evaluate(
     sizes = public_sizes(records, members, relation)
     places, names = _groups(groups, labels, len(truth))
     known = _classes(model, classes) if bounds is None and events is None else None
-    evaluation: ClassEvaluation | NumberEvaluation | TimeEvaluation
+    predictor = _Predictor(model, X, len(truth), rowwise)
+    made: tuple[Judging, Callable[[np.ndarray], np.ndarray]]
     if events is not None:
-        evaluation = time_evaluation(sum(sizes), privacy, names, complete=False)
-        rows = _judged_times(
-            model, X, truth, listed(events), _range(bounds), cuts, evaluation, places
+        timed = time_evaluation(sum(sizes), privacy, names, complete=False)
+        made = (
+            timed,
+            _judged_times(predictor, truth, listed(events), _range(bounds), cuts, timed, places),
         )
     elif known is not None:
-        evaluation = class_evaluation(
+        classed = class_evaluation(
             known, sum(sizes), privacy, names, complete=False, scored=_scored(model)
         )
-        rows = _judged_classes(model, X, truth, evaluation, places)
+        made = classed, _judged_classes(predictor, truth, classed, places)
     else:
         low, high = _range(bounds)
         largest = (high - low) / 4 if largest_error is None else float(largest_error)
         if not 0 < largest < np.inf:
             raise InvalidInput(f"largest_error = {largest_error!r}: a number above zero")
         intervals = hasattr(model, "predict_interval") and _knows_spread(model)
-        evaluation = NumberEvaluation((low, high), largest, intervals, groups=names, complete=False)
-        rows = _judged_numbers(model, X, truth, evaluation, places)
-    facts = facts_of(sizes, rows.shape[1], chosen, relation, minimum_parties, colluders)
+        number = NumberEvaluation((low, high), largest, intervals, groups=names, complete=False)
+        made = number, _judged_numbers(predictor, truth, number, places)
+    evaluation, rows = made
+    facts = facts_of(sizes, 5, chosen, relation, minimum_parties, colluders)
     study = Study(STATISTICS.method(evaluation.survey, privacy), facts, chosen)
-    order = members.rows
-    if study.algorithm.by_company(facts):  # in sorted arrays a record that is replaced moves others
-        order = tuple(shuffled(*own) for own in zip(order, ledgers, strict=True))
+    Ledger.check_all(ledgers, study.cost)  # a model of one's own may take long
     parts = [
-        Party(name, Private((rows[own],), name), book)
-        for name, own, book in zip(members.names, order, ledgers, strict=True)
+        Party(name, Private((rows(_seats(own, book, facts)),), name), book)
+        for name, own, book in zip(members.names, members.rows, ledgers, strict=True)
     ]
     result = in_process.run(study, parts, purpose="evaluation")
     found = evaluation.read(study, result, confidence)
     pairs = zip(members.names, ledgers, strict=True)
     learnt = tuple(str(name) for name, book in pairs if paid_training(book, *_trained_by(model)))
-    return Evaluation(found, confidence, result.certificate, learnt)
+    return Evaluation(found, confidence, predictor.stated(result.certificate), learnt)
+
+
+def _seats(own: np.ndarray, ledger: Ledger, facts: Facts) -> np.ndarray:
+    """A party's records in a random order that is not disclosed, before anything is computed; -1
+    for seats that are empty. Where sizes are hidden each record has a random seat, which it keeps
+    whoever else is there (`engines.layout`)."""
+    order = shuffled(own, ledger)
+    if facts.exact_sizes:
+        return order
+    return spread(order, shuffled(np.arange(facts.places), ledger), facts.places)
+
+
+class _Predictor:
+    """A model and the records that it is to predict (`estimators.private_predictions`)."""
+
+    def __init__(self, model: Any, X: Any, records: int, rowwise: bool) -> None:
+        self.model, self.X, self.rowwise = model, X, rowwise
+        require_fitted(model)
+        self.own = unisono_model(model)
+        if self.own is not None:
+            self.X = unisono_table(model, self.own, X)
+        require_fitting(model, self.X, records)
+
+    def stated(self, certificate: Certificate) -> Certificate:
+        """With what the data owner states about the model."""
+        if self.own is not None or not self.rowwise:
+            return certificate
+        return replace(
+            certificate,
+            declarations={**certificate.declarations, ROWWISE: "stated by the data owner"},
+        )
+
+    def chances(self, seats: np.ndarray) -> np.ndarray:
+        """(n, classes) in the order of `classes_`; NaN where there is no answer."""
+        if self.own is not None:
+            return self._computed(lambda said, *row: said.probabilities(*row), seats)
+        return self._numbers("predict_proba", seats, len(self.model.classes_))
+
+    def labels(self, seats: np.ndarray) -> list[Any]:
+        if self.own is None:
+            return user_predictions(self.model.predict, self.X, seats, self.rowwise)
+        places = self._computed(lambda said, *row: said.predict(*row), seats)
+        names = self.own.classes_
+        return [names[int(place)] if place >= 0 else None for place in places]
+
+    def values(self, seats: np.ndarray, intervals: bool = False) -> np.ndarray:
+        """Numbers (n, 1), or (n, 3) with the ends of their intervals."""
+
+        def computed(said: Prediction, rows: np.ndarray, offset: np.ndarray | None) -> np.ndarray:
+            ends = [said.interval(rows, 0.95, offset, new=True)] if intervals else []
+            return np.column_stack([said.predict(rows, offset), *ends])
+
+        if self.own is not None:
+            return self._computed(computed, seats)
+        return self._numbers("predict", seats, 1)
+
+    def log_ratios(self, seats: np.ndarray) -> np.ndarray:
+        return self._computed(lambda said, rows, _: said.log_ratio(rows)[:, None], seats)
+
+    def _computed(self, compute: Any, seats: np.ndarray) -> np.ndarray:
+        assert self.own is not None
+        return self.own.each(compute, self.X, seats[seats >= 0])
+
+    def _numbers(self, name: str, seats: np.ndarray, width: int) -> np.ndarray:
+        said = user_predictions(getattr(self.model, name), self.X, seats, self.rowwise)
+        return np.array([_finite(one, width) for one in said]).reshape(-1, width)
+
+
+def _finite(said: Any, width: int) -> np.ndarray:
+    """So many numbers, or NaN where a model says something else."""
+    try:
+        own = np.asarray(said, float).reshape(-1)
+    except (TypeError, ValueError):
+        own = np.zeros(0)
+    return own if own.shape == (width,) and np.isfinite(own).all() else np.full(width, np.nan)
 
 
 def _trained_by(model: Any) -> tuple[str, str]:
@@ -194,23 +285,22 @@ def _trained_by(model: Any) -> tuple[str, str]:
 
 
 def _judged_times(
-    model: Any,
-    X: Any,
+    predictor: _Predictor,
     truth: Any,
     events: Any,
     bounds: tuple[float, float],
     cuts: Sequence[float] | None,
     evaluation: TimeEvaluation,
-    places: np.ndarray | None,
-) -> np.ndarray:
+    places: np.ndarray,
+) -> Callable[[np.ndarray], np.ndarray]:
     if len(events) != len(truth):
         raise InvalidInput(f"{len(events)} events for {len(truth)} times: give each record one")
-    score = np.asarray(model.predict(X), float)
-    prediction = getattr(model, "prediction", None)
+    scores: Callable[[np.ndarray], np.ndarray] = predictor.values
+    prediction = getattr(predictor.model, "prediction", None)
     if cuts is not None:
         limits = np.asarray(cuts, float)
-    elif isinstance(prediction, HazardRatio):
-        score, limits = np.log(score), prediction.cuts(evaluation.intervals)
+    elif predictor.own is not None and isinstance(prediction, HazardRatio):
+        scores, limits = predictor.log_ratios, prediction.cuts(evaluation.intervals)
     else:
         raise InvalidInput(
             "the model does not say how its scores spread: give cuts=[...] of them, from public "
@@ -224,57 +314,68 @@ def _judged_times(
     low, horizon = bounds
     if low < 0:
         raise InvalidInput(f"bounds = {bounds!r}: times are not negative; let them begin at 0")
-    time = np.array([_number(one) for one in truth])
-    time = np.where(time >= horizon, BEYOND, time / horizon)
-    time = np.where(time >= 0, time, np.nan)
-    happened = np.array([_number(one) for one in events])
-    place = np.where(np.isfinite(score), np.searchsorted(limits, score), np.nan)
-    return evaluation.columns(place, time, happened, places).astype(np.float32)
+    times, happened = numbers(truth), numbers(events)
+
+    def columns(score: np.ndarray, time: np.ndarray, *more: np.ndarray) -> tuple[np.ndarray]:
+        time = np.where(time >= horizon, BEYOND, time / horizon)
+        time = np.where(time >= 0, time, np.nan)
+        place = np.where(np.isfinite(score), np.searchsorted(limits, score), np.nan)
+        return (evaluation.columns(place, time, *more).astype(np.float32),)
+
+    def rows(seats: np.ndarray) -> np.ndarray:
+        order = seats[seats >= 0]
+        own = (times[order], happened[order], places[order])
+        return in_blocks(columns, scores(seats)[:, 0], *own)[0]
+
+    return rows
 
 
 def _judged_classes(
-    model: Any,
-    X: Any,
-    truth: Any,
-    evaluation: ClassEvaluation,
-    places: np.ndarray | None,
-) -> np.ndarray:
+    predictor: _Predictor, truth: Any, evaluation: ClassEvaluation, places: np.ndarray
+) -> Callable[[np.ndarray], np.ndarray]:
     code = {name: place for place, name in enumerate(evaluation.classes)}
     own = np.array([code.get(as_text(one) or "", np.nan) for one in truth], float)
-    if evaluation.half:
-        order = [code[as_text(one) or ""] for one in model.classes_]
-        chances = np.full((len(own), len(code)), 0.0)
-        chances[:, order] = np.asarray(model.predict_proba(X), float)
-    else:
-        said = np.array([code.get(as_text(one) or "", -1) for one in listed(model.predict(X))])
-        own = np.where(said >= 0, own, np.nan)
-        chances = np.eye(len(code))[np.maximum(said, 0)]
-    return evaluation.columns(chances, own, places).astype(np.float32)
+
+    def columns(chances: np.ndarray, *more: np.ndarray) -> tuple[np.ndarray]:
+        return (evaluation.columns(chances, *more).astype(np.float32),)
+
+    def rows(seats: np.ndarray) -> np.ndarray:
+        order = seats[seats >= 0]
+        if evaluation.half:
+            chances = np.zeros((len(order), len(code)))
+            chances[:, [code[as_text(one) or ""] for one in predictor.model.classes_]] = (
+                predictor.chances(seats)
+            )
+        else:
+            said = [code.get(_label(one), -1) for one in predictor.labels(seats)]
+            chances = np.array([*np.eye(len(code)), np.full(len(code), np.nan)])[said]
+        return in_blocks(columns, chances, own[order], places[order])[0]
+
+    return rows
+
+
+def _label(said: Any) -> str:
+    """A predicted class as it is listed."""
+    one = said.item() if isinstance(said, np.ndarray) and said.size == 1 else said
+    return as_text(one) or ""
 
 
 def _judged_numbers(
-    model: Any,
-    X: Any,
-    truth: Any,
-    evaluation: NumberEvaluation,
-    places: np.ndarray | None,
-) -> np.ndarray:
-    own = np.array([_number(one) for one in truth])
+    predictor: _Predictor, truth: Any, evaluation: NumberEvaluation, places: np.ndarray
+) -> Callable[[np.ndarray], np.ndarray]:
+    own = numbers(truth)
     warn_of_clipping(own, *evaluation.bounds, "values of y")
-    interval = None
-    if evaluation.intervals:
-        low, high = np.asarray(model.predict_interval(X, new=True), float).T
-        interval = low, high
-    said = np.asarray(model.predict(X), float)
-    return evaluation.columns(said, own, places, interval).astype(np.float32)
 
+    def columns(said: np.ndarray, true: np.ndarray, group: np.ndarray) -> tuple[np.ndarray]:
+        interval = (said[:, 1], said[:, 2]) if evaluation.intervals else None
+        return (evaluation.columns(said[:, 0], true, group, interval).astype(np.float32),)
 
-def _number(cell: Any) -> float:
-    """What is no number counts nowhere, and stops nobody."""
-    try:
-        return float(cell)
-    except (TypeError, ValueError):
-        return float("nan")
+    def rows(seats: np.ndarray) -> np.ndarray:
+        order = seats[seats >= 0]
+        said = predictor.values(seats, evaluation.intervals)
+        return in_blocks(columns, said, own[order], places[order])[0]
+
+    return rows
 
 
 def _classes(model: Any, given: Sequence[Any] | None) -> tuple[str, ...] | None:
@@ -311,9 +412,9 @@ def _knows_spread(model: Any) -> bool:
 
 def _groups(
     groups: Any, labels: Sequence[Any] | None, size: int
-) -> tuple[np.ndarray | None, tuple[str, ...]]:
+) -> tuple[np.ndarray, tuple[str, ...]]:
     if groups is None:
-        return None, ()
+        return np.zeros(size), ()
     if labels is None:
         raise InvalidInput("groups need their public labels=[...]: they are not read from the data")
     names = tuple(as_text(one) or "" for one in labels)

@@ -562,10 +562,9 @@ def _learnt(
             lambda one, other: (one[1].costs, other[1].costs),
         )
         stages = [first, study]
-    rows = posed.encode(columns)[0].astype(np.float32)
-    places = members.rows
-    if study.algorithm.by_company(facts):  # in sorted arrays a record that is replaced moves others
-        places = tuple(shuffled(*own) for own in zip(places, ledgers, strict=True))
+    rows = posed.rows(columns)[0]
+    # In sorted arrays a record that is replaced moves others.
+    places = tuple(shuffled(*own) for own in zip(members.rows, ledgers, strict=True))
     books = dict(zip(members.names, ledgers, strict=True))
     parties = [
         Party(name, Private((rows[own],), name), books[name])

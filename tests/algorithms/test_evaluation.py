@@ -162,9 +162,13 @@ def test_records_without_outcome_or_group_count_nowhere():
 
 @pytest.mark.parametrize("odd", [np.nan, np.inf, -3.0, 7.0])
 def test_odd_chances_stay_within_what_is_paid_for(odd):
-    """Whatever a model says, codes are cells and losses lie in their bounds."""
+    """Whatever a model says, codes are cells and losses lie in their bounds; what is no number
+    counts nowhere."""
     evaluation = class_evaluation(("no", "yes"), 3000, Privacy(1.0, 1e-6))
     rows = evaluation.columns(np.full((1, 2), odd), np.array([1.0]))
+    if not np.isfinite(odd):
+        assert np.isnan(rows).all()
+        return
     assert 0 <= rows[0, 0] < 4 * evaluation.half
     assert 0 <= rows[0, 1] < 4
     assert 0 <= rows[0, 2] <= 1

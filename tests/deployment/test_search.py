@@ -124,11 +124,7 @@ def test_without_a_holdout_all_records_learn_and_judge_and_pay_for_both():
 
 
 def test_records_that_judge_stand_in_a_secret_order():
-    """Any candidate may go by places, and the first need not."""
     found = built(LEARNT_FROM)
-    algorithm = found.study.algorithm
-    assert not algorithm.by_place
-    assert not algorithm.by_company(found.study.facts)
     ages = np.arange(RECORDS) + 20
     columns = {
         "radius": [12.0] * RECORDS,

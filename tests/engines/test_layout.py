@@ -128,7 +128,7 @@ def test_a_record_says_the_same_wherever_it_lies(name):
     assert len(seen) == 1
 
 
-@pytest.mark.parametrize("name", [*SCORED, "k-means"])
+@pytest.mark.parametrize("name", [*SCORED, "k-means", "natural-gradient"])
 def test_records_are_shuffled_where_a_server_asks_for_their_sums(name):
     """At public sizes rows are no multiple of 64, and the last of them are rounded in another order
     than the first. A server that asks at a huge point makes residuals of nothing but rounding: in

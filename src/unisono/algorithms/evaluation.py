@@ -171,12 +171,14 @@ class ClassEvaluation(_Evaluation):
     def columns(
         self, chances: np.ndarray, truth: np.ndarray, group: np.ndarray | None = None
     ) -> np.ndarray:
-        """(n, 5) of chances (n, classes), the place of each record's class (n,), NaN where it is
-        missing, and that of its group."""
+        """(n, 5) of chances (n, classes) and the place of each record's class (n,), NaN where they
+        are missing, and that of its group."""
         truth, classes = np.asarray(truth, float), len(self.classes)
-        chances = np.nan_to_num(np.clip(np.asarray(chances, float), 0.0, 1.0))
+        chances = np.asarray(chances, float)
         groups = self._grouped(group, len(truth))
         known = (truth >= 0) & (truth < classes) & np.isfinite(groups)
+        known = known & np.isfinite(chances).all(axis=1)
+        chances = np.clip(np.where(known[:, None], chances, 0.0), 0.0, 1.0)
         own = np.where(known, truth, 0).astype(int)
         place = np.where(known, groups, 0).astype(int)
         predicted = chances.argmax(axis=1)

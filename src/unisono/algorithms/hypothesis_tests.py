@@ -114,6 +114,8 @@ class _Error(NamedTuple):
     def _drawn(self, read: Any, distance: np.ndarray) -> np.ndarray:
         """Errors of a public seed, (draws, some of the releases)."""
         shape = self.sampling.shape
+        if not self.sampling.size:
+            return np.zeros(shape)
         unit = simulated_noise(
             replace(self.law, scale=1.0, step=0.0), (_DRAWS, self.weights.shape[-1])
         )

@@ -13,9 +13,16 @@ compared.
 A record that is taken out must also leave all others as they were: the release without it is
 compared, bit by bit, with one in which it lies where it lay and counts for nothing. Only block sums
 of floats may be rounded the other way, by a step in each of two blocks.
+
+What an entrance makes of records before an algorithm reads them (encoders, scores of a model that
+is evaluated) is compared by rows, in whatever order: tables with one record more, less or another
+one, and the same records in another order (`neighbour_tables`), differ in the row of that record
+alone (`rows_apart`). Many copies of a record whose score is nothing but rounding (`edge_weights`)
+show arithmetic that mixes records.
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
@@ -357,6 +364,65 @@ def draw_public(generator: np.random.Generator, public: Any) -> Any:
     return jax.tree.map(changed, public)
 
 
+# ------------------------------------------------------------------ tables at an entrance
+
+# Numbers of records about multiples of what processors and libraries compute at once.
+SIZES = (2, 3, 4, 5, 7, 8, 9, 40, 63, 64, 65, 129, 1023, 1025)
+
+
+def edge_weights(generator: np.random.Generator, row: np.ndarray, tries: int = 2000) -> np.ndarray:
+    """Weights (d,) for which the score of a row (d,) is nothing but rounding; if there are any on
+    this machine, those for which its sign depends on the company of the row."""
+    row = np.asarray(row, float)
+    last = int(np.argmax(np.abs(row)))
+    weights = np.zeros(len(row))
+    for _ in range(tries):
+        weights = generator.normal(size=len(row)) * 10.0 ** generator.uniform(0, 5, len(row))
+        weights[last] = 0.0
+        weights[last] = -(row @ weights) / row[last]
+        if sign_depends_on_company(row, weights):
+            break
+    return weights
+
+
+def sign_depends_on_company(row: np.ndarray, weights: np.ndarray) -> bool:
+    """Whether a matrix product of this machine gives copies of a row scores of both signs."""
+    signs = [np.tile(row, (size, 1)) @ weights[:, None] > 0 for size in range(33, 41)]
+    return len({bool(one) for sign in signs for one in sign[:, 0]}) > 1
+
+
+def neighbour_tables(
+    generator: np.random.Generator, columns: Columns, other: Columns
+) -> Iterator[tuple[str, Columns]]:
+    """By name, tables (n, ...) that differ in one record from `columns`: one more, taken from
+    `other` (1, ...), one less, one replaced by it; and the same records, moved."""
+    size = len(columns[0])
+    place = int(generator.integers(size))
+    rows = np.arange(size)
+
+    def changed(kept: np.ndarray, put: int | None) -> Columns:
+        own = tuple(column[kept] for column in columns)
+        if put is None:
+            return own
+        pairs = zip(own, other, strict=True)
+        return tuple(np.insert(column, put, one, axis=0) for column, one in pairs)
+
+    yield "added", changed(rows, place)
+    yield "added at the end", changed(rows, size)
+    if size > 1:
+        yield "removed", changed(np.delete(rows, place), None)
+        yield "the last removed", changed(rows[:-1], None)
+    yield "replaced", changed(np.delete(rows, place), place)
+    yield "replaced and moved", changed(np.delete(rows, place), size - 1)
+    yield "moved", changed(generator.permutation(size), None)
+
+
+def rows_apart(first: np.ndarray, second: np.ndarray) -> int:
+    """How many rows of one table are not in the other, in whatever order; the larger number."""
+    one, two = (Counter(row.tobytes() for row in np.ascontiguousarray(t)) for t in (first, second))
+    return max((one - two).total(), (two - one).total())
+
+
 # ------------------------------------------------------------------ the search
 
 
@@ -475,4 +541,16 @@ def _disturbed(
     )
 
 
-__all__ = ["EXTREMES", "CleanParty", "TooFar", "World", "search", "without"]
+__all__ = [
+    "EXTREMES",
+    "SIZES",
+    "CleanParty",
+    "TooFar",
+    "World",
+    "edge_weights",
+    "neighbour_tables",
+    "rows_apart",
+    "search",
+    "sign_depends_on_company",
+    "without",
+]

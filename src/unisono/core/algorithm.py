@@ -261,7 +261,8 @@ class PricedAlgorithm(NamedTuple):
     whoever else is there. In which row of a program a record lies may still decide how its floats
     are rounded, at public sizes, where rows are no multiple of 64 (`engines.layout`). That is worth
     a last bit of a record's own numbers, unless they are computed from what a server asks: scores
-    that are differences of huge numbers are nothing but rounding (`by_company`).
+    that are differences of huge numbers are nothing but rounding. So it matters in which row each
+    record lies wherever a server asks (`by_company`); those of a `batch` have random places.
 
     A contribution is a sum over records, which may be computed in parts, unless it is made from the
     party's records as a `whole` (a minimiser, an update), whose bound holds whatever the records.
@@ -325,9 +326,7 @@ class PricedAlgorithm(NamedTuple):
 
     def by_company(self, facts: Facts) -> bool:
         """Whether it matters which records lie side by side, or in which row each of them lies."""
-        return facts.exact_sizes and (
-            self.streamed or (self.in_parts is not None and self._asks(facts))
-        )
+        return facts.exact_sizes and (self.streamed or (self.batch is None and self._asks(facts)))
 
     def _asks(self, facts: Facts) -> bool:
         """Whether records are read by what a server says, which may be anything."""

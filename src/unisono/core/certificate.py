@@ -27,6 +27,9 @@ from unisono.core.wallet import ADAPTIVE
 from unisono.core.words import budget_guess, clean, number, remaining
 from unisono.errors import UndefinedRelation, UnknownEvent
 
+# The declaration that an evaluated model, which is not of Unisono, treats each row by itself.
+ROWWISE = "model_predicts_each_row_by_itself"
+
 
 @dataclass(frozen=True)
 class Line:
@@ -192,6 +195,8 @@ class Certificate:
         ]
         if queried := self.declarations.get("rows_of_queries"):
             rows.append(f"  a record   is a row of the party's own query: {', '.join(queried)}")
+        if said := self.declarations.get(ROWWISE):
+            rows.append(f"  rests on   the model predicting each row by itself (rowwise), {said}")
         if self.secure_sum:
             rows.append(f"  secure sum {self.secure_sum}")
         if self.transport:

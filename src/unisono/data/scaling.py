@@ -35,7 +35,7 @@ class UnitScaling:
 
         Features outside the bounds are clipped, each row by itself.
         """
-        inner = (features - self.shift) / self.scale
+        inner = (np.ascontiguousarray(features) - self.shift) / self.scale
         if self.norm is None:
             inner = np.clip(inner, -1.0, 1.0)
         else:

@@ -78,7 +78,7 @@ class AveragedModel:
             fitted_as=(
                 AVERAGE.name,
                 {"members": names},
-                _widest([own._schema_kept() for own in self.members_]),
+                widest_schema([own._schema_kept() for own in self.members_]),
                 Average.of([own._prediction() for own in self.members_]),
             ),
             title=f"The average of {len(names)} models",
@@ -89,7 +89,7 @@ class AveragedModel:
         )
 
 
-def _widest(schemas: Sequence[Schema]) -> Schema:
+def widest_schema(schemas: Sequence[Schema]) -> Schema:
     """One schema for members that scale numbers by themselves: bounds that hold those of all."""
     columns = {}
     for name, column in schemas[0].columns.items():
@@ -107,4 +107,4 @@ def _said_by_members(members: Sequence[Any]) -> list[str]:
     return list(dict.fromkeys(words for own in members for words in own.statements_))
 
 
-__all__ = ["AveragedModel", "can_be_averaged"]
+__all__ = ["AveragedModel", "can_be_averaged", "widest_schema"]

@@ -46,6 +46,7 @@ from unisono.core.events import positive
 from unisono.core.privacy import Privacy
 from unisono.core.study import Study
 from unisono.core.trust import Trust
+from unisono.data.blocks import row_product
 from unisono.data.scaling import target_scaling
 from unisono.errors import InvalidInput
 from unisono.estimators.classifiers import classed
@@ -309,8 +310,9 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianEstimator):
         """Mean and deviation of P(second class) by Gauss-Hermite quadrature of the scores."""
         centre, spread = self._latent(self._rows(X))
         chances = _LINKS[self.link](centre[:, None] + np.sqrt(spread)[:, None] * _NODES)
-        expected = chances @ _WEIGHTS
-        return expected, np.sqrt(np.maximum((chances - expected[:, None]) ** 2 @ _WEIGHTS, 0.0))
+        expected = row_product(chances, _WEIGHTS)
+        squares = row_product((chances - expected[:, None]) ** 2, _WEIGHTS)
+        return expected, np.sqrt(np.maximum(squares, 0.0))
 
     def _prediction(self) -> "Prediction":
         return self._by_posterior(self.link, labels=tuple(self.classes_.tolist()), averaged=True)

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from unisono.core.defaults import BOUNDS_SHARE, RELATION
 from unisono.data import codes, listed
+from unisono.data.blocks import row_product
 from unisono.data.scaling import UnitScaling
 from unisono.errors import InvalidInput
 from unisono.estimators.documentation import PARTIES, documented
@@ -127,7 +128,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinear):
         than preconditioned gradients, that over the length of the scaled row."""
         check_is_fitted(self)
         X = self._matrix(X)
-        scores = self._points(self._scaling, X) @ self._parameters.T
+        scores = row_product(self._points(self._scaling, X), self._parameters.T)
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def predict(self, X: Any) -> np.ndarray:

@@ -24,6 +24,7 @@ from unisono.core.privacy import Privacy
 from unisono.core.study import Result, Study
 from unisono.core.trust import Trust, Unit
 from unisono.core.words import did_you_mean
+from unisono.data.blocks import row_product
 from unisono.data.columns import Feature, finite_range
 from unisono.data.scaling import UnitScaling
 from unisono.data.sites import SITE, SiteColumn, site_column
@@ -609,7 +610,7 @@ class PrivateGLM(PrivateEstimator):
             warn(_guessed(self.inference_.drowned), DrownedByNoise)
         low, high = self._limits(X.shape[1])
         estimate, features = self.inference_.estimate, X.shape[1]
-        scores = estimate[0] + np.clip(X, low, high) @ estimate[1 : 1 + features]
+        scores = estimate[0] + row_product(np.clip(X, low, high), estimate[1 : 1 + features])
         scores = scores + self._effects_of(parties, len(X))
         if offset is not None:
             scores = scores + one_each("offset", offset, len(X))

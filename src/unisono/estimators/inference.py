@@ -13,6 +13,7 @@ from unisono.core.events import positive
 from unisono.core.privacy import Privacy
 from unisono.core.study import Study
 from unisono.core.trust import Trust
+from unisono.data.blocks import row_product, row_variance
 from unisono.data.scaling import UnitScaling
 from unisono.errors import InvalidInput
 from unisono.estimators.configuration import FitPlan, in_rounds
@@ -167,8 +168,8 @@ class BayesianEstimator(ScoredEstimator):
 
     def _latent(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance of θ·row (n,)."""
-        spread = ((rows @ self._posterior.covariance) * rows).sum(1)
-        return rows @ self._posterior.mean, np.maximum(spread, 0.0)
+        centre = row_product(rows, self._posterior.mean)
+        return centre, row_variance(rows, self._posterior.covariance)
 
 
 __all__ = ["ALGORITHM", "FITTED", "SHARED", "BayesianEstimator"]

@@ -11,11 +11,13 @@ from unisono.core.privacy import Privacy
 from unisono.core.study import Party, Study
 from unisono.core.values import Private
 from unisono.data import listed, numbers
+from unisono.data.blocks import in_blocks
 from unisono.data.scaling import target_scaling
 from unisono.estimators.classifiers import places_of
 from unisono.estimators.foundation import Quoted
 from unisono.estimators.learn_or_judge import Split
 from unisono.estimators.members import facts_of
+from unisono.estimators.private_predictions import unisono_model
 
 # Scores that are added to fits get less of epsilon, down to a tenth of what they may, where noise
 # between two of them stays within half a point.
@@ -23,19 +25,32 @@ _APART, _LEAST_SCORES = 0.005, 0.1
 
 
 def record_scores(model: Any, scoring: str, X: Any, y: Any) -> np.ndarray:
-    """The score (m,) of every record by a model, in [0, 1]."""
+    """The score (m,) of every record by a model, in [0, 1], each by itself (`data.blocks`)."""
     if not len(X):  # by secret coins, where sizes are hidden: a refusal would tell that
         return np.zeros(0)
+    fitted = unisono_model(model)
+    assert fitted is not None  # `require_searchable` refuses others
+    said, rows = fitted._predicts(), np.asarray(X, np.float64)
     if is_regressor(model):
-        half = target_scaling(model.target_bounds).half
-        errors = (np.asarray(model.predict(X), float) - numbers(listed(y))) / half
-        return 1.0 - np.clip(np.nan_to_num(errors, nan=1.0), -1.0, 1.0) ** 2
-    own = places_of(np.asarray(y), y, model.classes_)
-    if scoring == "brier":
-        chances = np.asarray(model.predict_proba(X), float)
-        true = np.where(own >= 0, chances[np.arange(len(own)), np.maximum(own, 0)], 0.0)
-        return 1.0 - (1.0 - np.clip(np.nan_to_num(true), 0.0, 1.0)) ** 2
-    return ((own >= 0) & (model.classes_[own] == model.predict(X))).astype(float)
+        true, half = numbers(listed(y)), target_scaling(model.target_bounds).half
+
+        def errors(own: np.ndarray, value: np.ndarray) -> tuple[np.ndarray]:
+            gaps = (said.predict(own) - value) / half
+            return (1.0 - np.clip(np.nan_to_num(gaps, nan=1.0), -1.0, 1.0) ** 2,)
+
+        return in_blocks(errors, rows, true)[0]
+
+    def right(own: np.ndarray, place: np.ndarray) -> tuple[np.ndarray]:
+        return ((said.predict(own) == place).astype(float),)
+
+    def brier(own: np.ndarray, place: np.ndarray) -> tuple[np.ndarray]:
+        known = np.nan_to_num(place, nan=-1.0).astype(int)
+        chances = said.probabilities(own)[np.arange(len(own)), np.maximum(known, 0)]
+        chances = np.clip(np.nan_to_num(np.where(known >= 0, chances, 0.0)), 0.0, 1.0)
+        return (1.0 - (1.0 - chances) ** 2,)
+
+    own = places_of(np.asarray(y), y, model.classes_).astype(float)
+    return in_blocks(brier if scoring == "brier" else right, rows, own)[0]
 
 
 def score_gain(model: Any, scoring: str) -> float:

@@ -74,9 +74,10 @@ def split_records(model: Any, members: Membership, holdout: float, seed: int | N
     learning, judging, judged = [], [], []
     for name, rows, size in zip(members.names, members.rows, sizes, strict=True):
         number = int(size * holdout)
+        key = order_key(seed, f"{name} holdout")
         if not holdout:
             learning.append(rows)
-            judging.append(rows)
+            judging.append(rows[secret_order(len(rows), key)])
             judged.append(size)
             continue
         if number < 1 or size - number < 1:
@@ -84,7 +85,6 @@ def split_records(model: Any, members: Membership, holdout: float, seed: int | N
                 f"{size} records of {name} leave nothing to learn from or to judge by at holdout = "
                 f"{holdout!r}: bring more records; nothing was spent"
             )
-        key = order_key(seed, f"{name} holdout")
         if hidden:
             coins = np.random.default_rng(list(key)).random(len(rows)) < holdout
             learning.append(rows[~coins])
@@ -92,7 +92,7 @@ def split_records(model: Any, members: Membership, holdout: float, seed: int | N
         else:
             order = secret_order(len(rows), key)
             learning.append(np.sort(rows[order[number:]]))
-            judging.append(np.sort(rows[order[:number]]))
+            judging.append(rows[order[:number]])
         judged.append(number)
     learnt = None
     if hidden:

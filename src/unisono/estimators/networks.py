@@ -84,7 +84,7 @@ class PrivateNetwork(PrivateEstimator):
         result, plan = self._run(records, planned)
         value, (self.rounds_, self.learning_rate_) = result.value, plan.kept
         require_converged(value.parameters, self.learning_rate_)
-        self.parameters_, self._layers = value.parameters, layers
+        self.parameters_ = value.parameters
 
     def _plan(self, facts: Facts, trust: Trust, privacy: Privacy, layers: Any) -> FitPlan:
         import jax
@@ -150,16 +150,14 @@ class PrivateNetwork(PrivateEstimator):
         return {"hidden": list(_sizes(self.hidden)), "activation": self.activation}
 
     def _outputs(self, X: Any) -> np.ndarray:
-        """Scores (n, classes) or values (n,), in 64 bits: alike in whatever company a row comes."""
+        """Scores (n, classes) or values (n,), in 64 bits, each row by itself."""
         check_is_fitted(self)
-        X = self._matrix(X)
-        import jax
+        from unisono.models.network import dense_layers
+        from unisono.models.prediction import layer_scores
 
-        from unisono.problems.networks import mlp
-
-        with jax.enable_x64(True):
-            parameters = jax.tree.map(lambda leaf: np.asarray(leaf, float), self.parameters_)
-            return np.asarray(mlp(*self._layers).predict(parameters, self._scaling.whole(X)))
+        rows = self._scaling.whole(self._matrix(X))
+        found = layer_scores(dense_layers(self.parameters_), self.activation, rows)
+        return found if hasattr(self, "classes_") else found[:, 0]
 
 
 class PrivateClassifier(ClassifierMixin, PrivateNetwork):

@@ -26,6 +26,7 @@ from unisono.core.events import positive
 from unisono.core.privacy import Privacy
 from unisono.core.trust import Trust
 from unisono.core.words import did_you_mean
+from unisono.data.blocks import row_product
 from unisono.data.encoding import Frame
 from unisono.data.scaling import UnitScaling
 from unisono.errors import InvalidInput
@@ -327,7 +328,7 @@ class PrivateRidge(RegressorMixin, ScoredEstimator):
         """θ·(u, 1) of every row."""
         check_is_fitted(self)
         X = self._matrix(X)
-        return self._scaling.whole(X) @ self._parameters[0]
+        return row_product(self._scaling.whole(X), self._parameters[0])
 
 
 _UNSCORABLE = (

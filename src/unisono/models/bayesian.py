@@ -20,6 +20,7 @@ from unisono.algorithms.pvi_natural_gradient import for_intervals
 from unisono.core.privacy import Privacy
 from unisono.core.study import Result, Study
 from unisono.core.trust import Unit
+from unisono.data.blocks import row_product
 from unisono.data.encoding import Frame, Values
 from unisono.data.scaling import UnitScaling
 from unisono.data.schema import Schema
@@ -103,7 +104,7 @@ def pose_linear(
 
     def score(study: Study, value: Any, arrays: tuple[np.ndarray, ...]) -> np.ndarray:
         rows, labels = arrays
-        return share_of_range(rows @ _posterior(value, frame, problem).mean, labels)
+        return share_of_range(row_product(rows, _posterior(value, frame, problem).mean), labels)
 
     def prediction(study: Study, result: Result) -> Scores:
         return posterior_prediction(
@@ -155,7 +156,7 @@ def pose_logistic(
     def score(study: Study, value: Any, arrays: tuple[np.ndarray, ...]) -> np.ndarray:
         rows, labels = arrays
         middle = _posterior(value, frame, problem).mean
-        return (np.where(rows @ middle > 0, 1, -1) == labels).astype(float)
+        return (np.where(row_product(rows, middle) > 0, 1, -1) == labels).astype(float)
 
     def prediction(study: Study, result: Result) -> Scores:
         return posterior_prediction(

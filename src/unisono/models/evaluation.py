@@ -110,7 +110,7 @@ def judged_columns(
     if isinstance(how, TimeEvaluation):
         assert isinstance(prediction, HazardRatio)
         assert times is not None
-        score = np.log(prediction.predict(rows))
+        score = prediction.log_ratio(rows)
         place = np.searchsorted(prediction.cuts(how.intervals), score).astype(float)
         place = np.where(np.isfinite(score), place, np.nan)
         return how.columns(place, *times(values), None if by is None else values[by])

@@ -22,7 +22,7 @@ import json
 import os
 import warnings
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -38,15 +38,16 @@ from unisono.core.events import canonical
 from unisono.core.trust import Viewer, describe
 from unisono.core.words import NOTHING_LEARNT, did_you_mean, number
 from unisono.data import RecordTable, UnreadValues, read_table
+from unisono.data.blocks import values_in_blocks
 from unisono.data.columns import NumericColumn
 from unisono.data.encoding import Values
 from unisono.data.given import is_frame, table_of
 from unisono.data.reading import declared_column
 from unisono.data.schema import Schema
-from unisono.errors import InvalidInput
+from unisono.errors import ClippedValues, InvalidInput
 from unisono.models.inference import as_grid, as_text
 from unisono.models.model import ModelKind
-from unisono.models.prediction import HazardRatio, Prediction, Scores
+from unisono.models.prediction import HazardRatio, Offset, Prediction, Scores
 
 FORMAT = "unisono-model-1"
 # Fields of a certificate that are the same on all machines of a study.
@@ -56,6 +57,7 @@ AGREED = (
 )
 INLINE = 2048  # numbers of an array that stay in the JSON
 Incomplete = Literal["refuse", "empty"]
+_ADDED = "\0offset"  # the name of no column
 
 
 # ------------------------------------------------------------- writing
@@ -506,6 +508,36 @@ class FittedModel:
         rows, _, whole = self._rows(X, columns, None, incomplete)
         return _filled(found.survival(rows, np.asarray(times, float)), whole)
 
+    def each(
+        self,
+        compute: Callable[[Prediction, np.ndarray, np.ndarray | None], np.ndarray],
+        table: RecordTable,
+        places: np.ndarray,
+    ) -> np.ndarray:
+        """What `compute` makes of features and offsets of the private records at these `places`,
+        each by itself (`data.blocks`): (n, ...), NaN where a record misses something. Nothing is
+        refused because of a value."""
+        found = self._predicts()
+        with warnings.catch_warnings():  # how a model reads a record is no news about the record
+            warnings.simplefilter("ignore", ClippedValues)
+            values = self._values(table, refuse=False)
+            added = self._offset_column(table)
+        if added is not None:
+            values[_ADDED] = added
+        features = features_of(self.schema, found)
+
+        def block(own: dict[str, np.ndarray]) -> tuple[np.ndarray]:
+            offset = self._offset_of(own.pop(_ADDED, None))
+            rows = found.rows(features, own)
+            whole = np.isfinite(rows).all(axis=1)
+            if offset is not None:
+                whole = whole & np.isfinite(offset)
+                offset = np.where(whole, offset, 0.0)
+            said = compute(found, np.where(whole[:, None], rows, 0.0), offset)
+            return (_filled(np.asarray(said, float), whole),)
+
+        return values_in_blocks(block, {name: own[places] for name, own in values.items()})[0]
+
     # ------------------------------------------------------------- reading records
 
     def _rows(
@@ -516,7 +548,7 @@ class FittedModel:
         if incomplete not in ("refuse", "empty"):
             raise InvalidInput(f"incomplete = {incomplete!r}: choose refuse or empty")
         table = self.table(X, columns)
-        values = self._values(table)
+        values = self._values(table, refuse=True)
         rows = found.rows(features_of(self.schema, found), values)
         whole = np.isfinite(rows).all(axis=1)
         added = self._offset(table, offset)
@@ -574,15 +606,15 @@ class FittedModel:
             )
         return table_of(dict(zip(names, array.T, strict=True)), name="the array")
 
-    def _values(self, table: RecordTable) -> Values:
-        """The inputs' values; a column in which nothing can be read is refused."""
+    def _values(self, table: RecordTable, refuse: bool) -> dict[str, np.ndarray]:
+        """The inputs' values; a column in which nothing can be read is refused, or missing."""
         values = {}
         with warnings.catch_warnings():  # what is missing is said below, record by record
             warnings.simplefilter("ignore", UnreadValues)
             for name in self._predicts().inputs:
                 column = self.schema.columns[name]
                 values[name] = declared_column(table, name, column, "as in training")
-                if column.drops and np.isnan(values[name]).all():
+                if refuse and column.drops and np.isnan(values[name]).all():
                     raise InvalidInput(
                         f"no cell of {name!r} in {table.name} can be read: the model takes "
                         f"{column.wanted} there; give such values"
@@ -591,9 +623,8 @@ class FittedModel:
 
     def _offset(self, table: RecordTable, given: Any) -> np.ndarray | None:
         """What is added to scores (n,): given, or the column that the model names."""
-        found = self._predicts()
-        known = found.offset if isinstance(found, Scores) else None
         if given is not None:
+            found = self._predicts()
             own = np.asarray(given, float)
             if own.shape != (table.rows,) or not isinstance(found, Scores):
                 raise InvalidInput(
@@ -601,6 +632,11 @@ class FittedModel:
                     "each, to a model with scores"
                 )
             return own
+        return self._offset_of(self._offset_column(table))
+
+    def _offset_column(self, table: RecordTable) -> np.ndarray | None:
+        """The column (n,) that the model adds to scores, as it is read."""
+        known = self._offset_known
         if known is None:
             return None
         if known.column not in table.columns:
@@ -611,8 +647,19 @@ class FittedModel:
                 "give it, or offset=..."
             )
         column = self.schema.columns[known.column]
-        own = declared_column(table, known.column, column, "as in training")
-        return np.log(np.where(own > 0, own, np.nan)) if known.log else own
+        return declared_column(table, known.column, column, "as in training")
+
+    def _offset_of(self, own: np.ndarray | None) -> np.ndarray | None:
+        """What is added of that column."""
+        known = self._offset_known
+        if own is None or known is None or not known.log:
+            return own
+        return np.log(np.where(own > 0, own, np.nan))
+
+    @property
+    def _offset_known(self) -> Offset | None:
+        found = self._predicts()
+        return found.offset if isinstance(found, Scores) else None
 
     def _refuse(self, table: RecordTable, values: Values, whole: np.ndarray) -> None:
         """Say what the first record misses that cannot be predicted."""

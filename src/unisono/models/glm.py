@@ -17,6 +17,7 @@ from unisono.core.config import AddedLater
 from unisono.core.privacy import Privacy
 from unisono.core.study import Result, Study
 from unisono.core.trust import Unit
+from unisono.data.blocks import row_product
 from unisono.data.columns import Feature, NamedColumn, NumericColumn
 from unisono.data.encoding import Frame, Values
 from unisono.data.scaling import Targets, UnitScaling
@@ -482,7 +483,7 @@ def scored_rows(problem: GeneralizedLinear, value: Any, rows: np.ndarray) -> np.
     features, y, offset, _ = (np.asarray(part, float) for part in problem.parts(rows))
     standard = (features - np.asarray(start.centre)) / np.asarray(start.scale)
     theta = np.asarray(point.theta, float)
-    scores = theta[0] + standard @ theta[1:] + offset
+    scores = theta[0] + row_product(standard, theta[1:]) + offset
     if problem.family == "binomial":
         return ((scores > 0) == (y > 0.5)).astype(float)
     if problem.family == "poisson":

@@ -22,6 +22,7 @@ from unisono.algorithms.regression_choice import choice_of
 from unisono.core.privacy import Privacy
 from unisono.core.study import Result, Study
 from unisono.core.trust import Unit
+from unisono.data.blocks import row_product
 from unisono.data.encoding import Frame, Values
 from unisono.data.scaling import UnitScaling
 from unisono.data.schema import Schema
@@ -164,7 +165,7 @@ def posed(loss: str, schema: Schema, algorithm: AlgorithmKind) -> Posed:
 
     def score(study: Study, value: Any, arrays: tuple[np.ndarray, ...]) -> np.ndarray:
         rows, labels = arrays
-        scores = rows @ np.asarray(value, float)
+        scores = row_product(rows, value)
         if several:
             return (np.argmax(scores, axis=1) == labels).astype(float)
         if frame.classes:
@@ -217,7 +218,7 @@ def scored_line(schema: Schema, algorithm: AlgorithmKind) -> Posed:
     def score(study: Study, value: Any, arrays: tuple[np.ndarray, ...]) -> np.ndarray:
         found = predicting(made, study, value)
         features, y, *_ = (np.asarray(part, float) for part in made.problem.parts(arrays[0]))
-        said = found[0] + (made.middle + made.half * features) @ found[1:]
+        said = found[0] + row_product(made.middle + made.half * features, found[1:])
         return share_of_range((said - frame.targets.centre) / frame.targets.half, y)
 
     def prediction(study: Study, result: Result) -> Scores:

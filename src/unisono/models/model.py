@@ -17,6 +17,7 @@ from unisono.core.config import Config
 from unisono.core.privacy import Privacy
 from unisono.core.study import Result, Study
 from unisono.core.trust import Unit
+from unisono.data.blocks import in_blocks, values_in_blocks
 from unisono.data.columns import NamedColumn, NumericColumn
 from unisono.data.encoding import Values
 from unisono.data.schema import Schema
@@ -77,6 +78,20 @@ class Posed:
     settings: Mapping[str, Any] = field(default_factory=dict)
     planned: Callable[[Study, Result], list[tuple[dict[str, Any], float]]] | None = None
     prediction: Callable[[Study, Result], Prediction] | None = None
+
+    def rows(self, values: Values) -> tuple[np.ndarray, ...]:
+        """What `encode` makes of a party's records, float32, in blocks of one public shape."""
+
+        def compute(own: Values) -> list[np.ndarray]:
+            return [array.astype(np.float32, copy=False) for array in self.encode(own)]
+
+        return values_in_blocks(compute, values)
+
+    def scores(self, study: Study, value: Any, rows: tuple[np.ndarray, ...]) -> np.ndarray:
+        """The `score` (n,) of records by their rows, in blocks of one public shape."""
+        score = self.score
+        assert score is not None
+        return in_blocks(lambda *own: (np.asarray(score(study, value, own)),), *rows)[0]
 
 
 def _no_faults(config: Any, schema: Schema) -> Iterator[Fault]:

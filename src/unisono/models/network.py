@@ -31,7 +31,7 @@ from unisono.models.model import (
     predicts,
     share_of_range,
 )
-from unisono.models.prediction import Layer, Scores
+from unisono.models.prediction import Layer, Scores, layer_scores
 from unisono.problems.networks import mlp
 from unisono.problems.record_loss import RecordLoss
 from unisono.releases.algorithm import AlgorithmKind
@@ -122,10 +122,10 @@ def pose(
 
     def score(study: Study, value: Any, arrays: tuple[np.ndarray, ...]) -> np.ndarray:
         rows, labels = arrays
-        found = np.asarray(network.predict(value.parameters, rows))
+        found = layer_scores(dense_layers(value.parameters), config.activation, rows)
         if frame.classes:
             return (np.argmax(found, axis=1) == labels).astype(float)
-        return share_of_range(found, labels)
+        return share_of_range(found[:, 0], labels)
 
     def prediction(study: Study, result: Result) -> Scores:
         return network_prediction(
@@ -141,6 +141,14 @@ def pose(
     return Posed(problem, width, encode, present, arrays, score, prediction=prediction)
 
 
+def dense_layers(parameters: Mapping[str, Mapping[str, Any]]) -> tuple[Layer, ...]:
+    """The layers of a network, in their order."""
+    return tuple(
+        Layer(np.asarray(own["weights"]), np.asarray(own["bias"]))
+        for own in (parameters[f"dense{place}"] for place in range(len(parameters)))
+    )
+
+
 def network_prediction(
     inputs: tuple[str, ...],
     names: tuple[str, ...],
@@ -150,17 +158,13 @@ def network_prediction(
     classes: tuple[Any, ...],
     targets: Targets | None,
 ) -> Scores:
-    """Dense layers over rows (u, 1), in their order."""
-    layers = tuple(
-        Layer(np.asarray(own["weights"]), np.asarray(own["bias"]))
-        for own in (parameters[f"dense{place}"] for place in range(len(parameters)))
-    )
+    """Dense layers over rows (u, 1)."""
     return Scores(
         inputs,
         names,
         scale.shift,
         scale.scale,
-        layers,
+        dense_layers(parameters),
         "softmax" if classes else "identity",
         labels=classes,
         norm=scale.norm,

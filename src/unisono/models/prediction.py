@@ -15,7 +15,7 @@ the variance row C rowᵀ; intervals are those of a normal score, taken through 
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, Self
@@ -23,6 +23,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from scipy.special import expit, ndtr, ndtri, softmax
 
+from unisono.data.blocks import row_product, row_variance
 from unisono.data.encoding import Frame, Values
 from unisono.data.scaling import UnitScaling
 from unisono.data.schema import Schema
@@ -60,6 +61,14 @@ class Layer(NamedTuple):
 
     weights: np.ndarray
     bias: np.ndarray
+
+
+def layer_scores(layers: Sequence[Layer], activation: str, rows: np.ndarray) -> np.ndarray:
+    """Outputs (n, k) of layers with an activation between them, each record by itself."""
+    bend, found = ACTIVATIONS[activation], rows
+    for place, layer in enumerate(layers):
+        found = row_product(bend(found) if place else found, layer.weights) + layer.bias
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -254,9 +263,7 @@ class Scores(Prediction):
 
     def scores(self, X: np.ndarray, offset: np.ndarray | None = None) -> np.ndarray:
         """Scores (n, k)."""
-        found, bend = self.inner(X), ACTIVATIONS[self.activation]
-        for place, layer in enumerate(self.layers):
-            found = (bend(found) if place else found) @ layer.weights + layer.bias
+        found = layer_scores(self.layers, self.activation, self.inner(X))
         return found if offset is None else found + offset[:, None]
 
     def predict(self, X: np.ndarray, offset: np.ndarray | None = None) -> np.ndarray:
@@ -286,14 +293,13 @@ class Scores(Prediction):
         chance = CHANCES[self.link]
         if not self.averaged:
             return np.stack([chance(-scores[:, 0]), chance(scores[:, 0])], axis=1)
-        means = chance(scores + self._deviation(X)[:, None] * _NODES) @ _WEIGHTS
+        means = row_product(chance(scores + self._deviation(X)[:, None] * _NODES), _WEIGHTS)
         return np.stack([1 - means, means], axis=1)
 
     def _deviation(self, X: np.ndarray) -> np.ndarray:
         """Of scores (n,)."""
         assert self.covariance is not None
-        rows = self.inner(X)
-        return np.sqrt(np.maximum(((rows @ self.covariance) * rows).sum(axis=1), 0.0))
+        return np.sqrt(row_variance(self.inner(X), self.covariance))
 
     def interval(
         self, X: np.ndarray, level: float, offset: np.ndarray | None = None, new: bool = False
@@ -401,8 +407,12 @@ class HazardRatio(Prediction):
     def _steps(self, X: np.ndarray) -> np.ndarray:
         return np.clip(X, self.low, self.high) - self.at
 
+    def log_ratio(self, X: np.ndarray) -> np.ndarray:
+        """The logarithm (n,) of what is predicted."""
+        return row_product(self._steps(X), self.coefficients)
+
     def predict(self, X: np.ndarray, offset: np.ndarray | None = None) -> np.ndarray:
-        return np.exp(np.minimum(self._steps(X) @ self.coefficients, _LARGEST_EXPONENT))
+        return np.exp(np.minimum(self.log_ratio(X), _LARGEST_EXPONENT))
 
     def interval(
         self, X: np.ndarray, level: float, offset: np.ndarray | None = None, new: bool = False
@@ -410,8 +420,8 @@ class HazardRatio(Prediction):
         reach, steps = _deviations(level), self._steps(X)
         if new:
             raise InvalidInput("a hazard ratio is not observed of a record: leave new=True out")
-        spread = np.sqrt(np.maximum(((steps @ self.covariance) * steps).sum(axis=1), 0.0))
-        ends = (steps @ self.coefficients)[:, None] + reach * spread[:, None] * np.array([-1, 1])
+        spread = np.sqrt(row_variance(steps, self.covariance))
+        ends = self.log_ratio(X)[:, None] + reach * spread[:, None] * np.array([-1, 1])
         return np.exp(np.minimum(ends, _LARGEST_EXPONENT))
 
     def survival(self, X: np.ndarray, times: np.ndarray) -> np.ndarray:
@@ -436,4 +446,5 @@ __all__ = [
     "Offset",
     "Prediction",
     "Scores",
+    "layer_scores",
 ]

@@ -27,6 +27,7 @@ from unisono.core.study import Result, Study
 from unisono.core.transcript import Transcript
 from unisono.core.trust import Viewer
 from unisono.data import RecordTable, read_table
+from unisono.data.blocks import values_in_blocks
 from unisono.data.columns import Category
 from unisono.data.encoding import Values
 from unisono.data.people import as_records, as_rows, by_person, one_of_each
@@ -131,8 +132,7 @@ class Built:
             kept = one_of_each(records.kept)  # a person is tested on one record
             if self.test is not None and self.test.how is not None:
                 return (known._judged(self.test.how, found[FIT], kept),)
-            assert known.posed.score is not None
-            return (known.posed.score(known.study, found[FIT], known._encoded(kept))[:, None],)
+            return (known.posed.scores(known.study, found[FIT], known._encoded(kept))[:, None],)
 
         stages = [Stage(FIT, self.study, rows)]
         if self.start is not None:  # without it the algorithm begins as it usually does
@@ -216,10 +216,8 @@ class Built:
         Refuses wrong columns and sizes; clips numbers, takes what cannot be read for missing, and
         warns locally. How many are kept is public, unless sizes are hidden and every record has a
         coin of its own; which, is a secret of whoever has the key (see `order`), and so is the
-        order of those to learn from, where the algorithm goes by places, where it adds them up in
-        blocks, or where they are rows of a query: a record that changes may come in another place
-        there, and move others. Persons always stand in a secret order: a file puts them by their
-        records.
+        order of all: in a file, or in a query's answer, a record that changes may come in another
+        place and move others.
         """
         if isinstance(table, RecordStream):
             if self.streams(party, table.unordered):
@@ -229,13 +227,9 @@ class Built:
         key = new_key() if key is None else key
         values = values_of(self.file, table, party, key)
         held = self.file.held_out[self.file.party(party)]
-        algorithm = self.study.algorithm
-        by_place = algorithm.by_place or algorithm.by_company(self.study.facts) or table.unordered
-        by_place = by_place or self.file.search is not None  # any candidate may go by places
-        if held or by_place or self.file.data.person is not None:
-            size = len(next(iter(values.values())))
-            order = secret_order(size, key)
-            values = {name: column[order] for name, column in values.items()}
+        size = len(next(iter(values.values())))
+        order = secret_order(size, key)
+        values = {name: column[order] for name, column in values.items()}
         kept: Any = slice(None, held)
         learnt: Any = slice(held, None)
         if held and self.file.evaluation and self.file.data.sizes == "hidden":
@@ -265,8 +259,7 @@ class Built:
 
     def judge(self, value: Any, values: Values, name: str) -> dict[str, Any]:
         """How good a result is on public records that are `testable`; nothing is paid."""
-        assert self.posed.score is not None
-        scores = self.posed.score(self.study, value, self._encoded(values))
+        scores = self.posed.scores(self.study, value, self._encoded(values))
         targets = self._listed(values)[self.file.data.target or ""]
         return read_public(self.known_file, scores, targets, name)
 
@@ -276,11 +269,15 @@ class Built:
         schema, own = self.known_file.data, self._listed(kept)
         # What a model predicts follows from its value alone.
         said = self.posed.prediction(self.study, Result(value, None, Transcript()))  # type: ignore[arg-type]
-        rows = said.rows(features_of(schema, said), own)
-        asked = self.file.evaluation
+        asked, target = self.file.evaluation, schema.target or ""
         by, times = asked.by if asked else None, read_times(self.file.model_settings, schema)
-        found = judged_columns(how, said, rows, by, own, schema.target or "", times)
-        return found.astype(np.float32)
+
+        def compute(values: Values) -> tuple[np.ndarray]:
+            rows = said.rows(features_of(schema, said), values)
+            found = judged_columns(how, said, rows, by, values, target, times)
+            return (found.astype(np.float32),)
+
+        return values_in_blocks(compute, own)[0]
 
     def tested(self, value: Any, certificate: Certificate, redrawn: bool = False) -> dict[str, Any]:
         """The document of the private test, by what its stage released."""
@@ -374,7 +371,7 @@ class Built:
 def _as_arrays(posed: Posed, values: Values) -> tuple[np.ndarray, ...]:
     """As the algorithm reads them: a row for each record, or for each person."""
     records, there = as_records(values)
-    arrays = posed.encode(records)
+    arrays = posed.rows(records)
     rows = arrays if there is None else as_rows(arrays, there)
     return tuple(array.astype(np.float32, copy=False) for array in rows)
 

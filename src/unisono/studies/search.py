@@ -53,6 +53,7 @@ from unisono.core.privacy import Privacy
 from unisono.core.study import Result, Study
 from unisono.core.transcript import Transcript
 from unisono.core.trust import Viewer
+from unisono.data.blocks import values_in_blocks
 from unisono.data.columns import NamedColumn
 from unisono.data.encoding import Frame, Values
 from unisono.errors import InvalidInput, UnisonoError, UnknownEvent
@@ -302,8 +303,7 @@ class SearchBuilt(Built):
     def score(self, place: int, value: Any, records: SplitRecords) -> np.ndarray:
         """The score (m,) of each record by one candidate, in [0, 1]."""
         own = self.candidates[place]
-        assert own.posed.score is not None
-        said = np.asarray(own.posed.score(own.study, value, own._encoded(self._judging(records))))
+        said = own.posed.scores(own.study, value, own._encoded(self._judging(records)))
         return said if self.right_or_wrong else 1.0 - said
 
     @property
@@ -331,11 +331,17 @@ class SearchBuilt(Built):
     def _score_of(self, said: Average, values: Values) -> np.ndarray:
         """The score (m,) of each record by an average, as those of candidates are."""
         schema = self.file.data
-        rows, frame = said.rows(features_of(schema, said), values), Frame(schema)
-        answers, true = said.predict(rows), frame.labels(values, signed=False)
-        if self.right_or_wrong:
-            return (np.isfinite(rows).all(axis=1) & (answers == true)).astype(float)
-        return 1.0 - share_of_range(frame.targets.scaled(answers), true)
+        features, frame = features_of(schema, said), Frame(schema)
+
+        def compute(own: Values) -> tuple[np.ndarray]:
+            rows = said.rows(features, own)
+            answers, true = said.predict(rows), frame.labels(own, signed=False)
+            if self.right_or_wrong:
+                return ((np.isfinite(rows).all(axis=1) & (answers == true)).astype(float),)
+            scaled = (answers - frame.targets.centre) / frame.targets.half
+            return (1.0 - share_of_range(scaled, true),)
+
+        return values_in_blocks(compute, values)[0]
 
     def taken(self, choice: Choice | None, found: Found) -> Taken:
         """The best, or the first candidate, where no scores say which that is."""

@@ -105,15 +105,18 @@ class Opening:
         counted: Sequence[int],
         coming: SumAttempt | None,
         seen: Callable[[Any], None],
+        first: Sequence[Ask] = (),
     ) -> tuple[np.ndarray, list[int]]:
         """The sum over the survivors, and who they are; raises TooFew if it cannot be opened, and
         `Spoilt` if that is because of bad shares, and nobody has sent anything.
 
-        `coming` is set up beside; `seen` is told the masked vectors.
+        `coming` is set up beside; `seen` is told the masked vectors; parties are told `first` before
+        they are asked.
         """
         told, shown = {**place.scalars, "counted": list(counted)}, packets.deals(dealers)
         asks = {
-            party: [Ask("ask", told, [*public, *shown(party)], "masked")] for party in dealers.deals
+            party: [*first, Ask("ask", told, [*public, *shown(party)], "masked")]
+            for party in dealers.deals
         }
         replies = self._beside(asks, self._trusted, _announce(coming) if coming else None)
         if self._blame(replies.get("blame", {})):

@@ -25,7 +25,8 @@ from unisono.engines.distributed.results import Signed, require_signed, result_h
 from unisono.engines.distributed.spender import Spender
 from unisono.engines.distributed.work import Worker
 from unisono.engines.requirements import asked, require_begun
-from unisono.errors import InvalidInput, PrivacyViolation
+from unisono.engines.sum_limits import StudyLimits, refused
+from unisono.errors import InvalidInput, PrivacyViolation, SumRefused
 from unisono.secagg import party as secure_sum
 from unisono.secagg.roster import Identity
 from unisono.secagg.session import Session
@@ -86,6 +87,8 @@ class Responder:
         self.signed: Signed | None = None
         self.opened = 0
         self.finished = False
+        self._limits = StudyLimits(study)
+        self.refusal: SumRefused | None = None  # a sum that no honest parties make: it stops here
         self._memory = Checkpoint(memory, session.id.hex()) if memory else None
         self._remember()
 
@@ -123,6 +126,7 @@ class Responder:
             )
         handlers = {
             "hello": self._hello,
+            "sum": self._sum,
             "ask": self._ask,
             "announce": self._announce,
             "deal": self._deal,
@@ -134,6 +138,8 @@ class Responder:
             raise InvalidInput(f"a request with tag {packet.tag!r}, which a party does not answer")
         if self.finished and packet.tag not in ("hello", "finish"):
             raise PrivacyViolation(f"{packet.tag!r} after the result was told: nothing is left")
+        if self.refusal is not None:
+            raise self.refusal
         return handlers[packet.tag](packet)
 
     def _reply(self, tag: str, arrays: Sequence[np.ndarray] = (), **scalars: Any) -> bytes:
@@ -144,6 +150,20 @@ class Responder:
     def _hello(self, packet: wire.Packet) -> bytes:
         said = {"learnt_from": True} if self._own_learnt_from else {}
         return wire.encode("hello", said)
+
+    def _sum(self, packet: wire.Packet) -> bytes:
+        """A sum that counted, as the server tells it: beyond its limits, nothing more is said."""
+        number, parties = packet.scalars.get("round"), packet.scalars.get("parties")
+        known = range(self.session.parties)
+        if type(number) is not int or not 0 <= number < self.study.algorithm.rounds:
+            raise InvalidInput(f"a sum of round {number!r:.20}: refused")
+        if not isinstance(parties, list) or any(type(p) is not int or p not in known for p in parties):
+            raise InvalidInput(f"a sum of parties {parties!r:.40}: numbers are needed")
+        fault = self._limits.fault(packet.arrays[0], sorted(set(parties)), number)
+        if fault:
+            self.refusal = refused(number, f"the sum of {len(parties)} parties", fault)
+            raise self.refusal
+        return self._reply("sum")
 
     def _ask(self, packet: wire.Packet) -> bytes:
         """One turn: pay, read, bound, add noise; under a secure sum also mask."""

@@ -153,13 +153,13 @@ class Responder:
 
     def _sum(self, packet: wire.Packet) -> bytes:
         """A sum that counted, as the server tells it: beyond its limits, nothing more is said."""
-        number, parties = packet.scalars.get("round"), packet.scalars.get("parties")
-        known = range(self.session.parties)
+        number, (total, given) = packet.scalars.get("round"), packet.arrays
         if type(number) is not int or not 0 <= number < self.study.algorithm.rounds:
             raise InvalidInput(f"a sum of round {number!r:.20}: refused")
-        if not isinstance(parties, list) or any(type(p) is not int or p not in known for p in parties):
-            raise InvalidInput(f"a sum of parties {parties!r:.40}: numbers are needed")
-        fault = self._limits.fault(packet.arrays[0], sorted(set(parties)), number)
+        parties = sorted(set(given.reshape(-1).tolist()))
+        if any(type(p) is not int or p not in range(self.session.parties) for p in parties):
+            raise InvalidInput("a sum of parties that are not in the roster: refused")
+        fault = self._limits.fault(total, parties, number)
         if fault:
             self.refusal = refused(number, f"the sum of {len(parties)} parties", fault)
             raise self.refusal

@@ -265,8 +265,8 @@ class _Run:
     def _merge(self, number: int, total: np.ndarray, parties: Sequence[int]) -> None:
         facts = self.study.facts
         self.transcript.record(number, "sum", total, EVERYONE)
-        told = {"round": number, "parties": [int(party) for party in parties]}
-        self.sum = Ask("sum", told, [total.astype(np.int32)], "sum")
+        told = [total.astype(np.int32), np.array(parties, np.int32)]
+        self.sum = Ask("sum", {"round": number}, told, "sum")
         self.counted[list(parties)] = number
         self.opened = self.opened + 1
         records = sum(facts.records[party] for party in parties)

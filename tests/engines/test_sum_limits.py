@@ -8,26 +8,28 @@ import pytest
 
 import unisono
 from unisono.core import release as core_release
+from unisono.core.algorithm import Facts
 from unisono.core.compiled import numbers
+from unisono.core.study import Study
 from unisono.core.trust import SERVER, Trust
 from unisono.engines import chunks, driver, in_process
 from unisono.engines.distributed.work import Worker
 from unisono.engines.sum_limits import StudyLimits, SumLimits
 from unisono.errors import SumRefused
 
-from .test_conformance import ALGORITHMS, loopback, members, study, toy
+from .test_conformance import ALGORITHMS, SIZES, loopback, members, study, toy
 
 TRUSTS = list(Trust)
 HUGE = 2**28
 
 
-def poisoned(monkeypatch, change, party=1):
+def poisoned(monkeypatch, change, party=1, times=100):
     """One party changes what it sends, after it was bounded, noised and paid for."""
-    honest = Worker.one_release
+    honest, left = Worker.one_release, iter(range(times))
 
     def one_release(self, *given):
         value, after, part = honest(self, *given)
-        if self.index == party:
+        if self.index == party and next(left, None) is not None:
             value = replace(value, value=change(value.value.copy()))
         return value, after, part
 
@@ -74,6 +76,22 @@ def test_values_are_named_and_the_study_ends_where_too_few_are_left(monkeypatch)
     poisoned(monkeypatch, POISONS["constant"])
     with pytest.raises(SumRefused, match="value of party-1 is refused: number 1 of 3"):
         loopback.run(agreed, members(toy(), Trust.LOCAL), at_once=False)
+
+
+def test_a_trusted_server_adds_fresh_noise_to_a_sum_that_is_tried_again(monkeypatch):
+    """The refused sum was released too: with the same noise, the two would show a clean sum."""
+    facts = Facts(SIZES, 3, 3, 1, retries=1)
+    agreed = Study(ALGORITHMS["gradient-perturbation"], facts, Trust.TRUSTED_SERVER)
+    poisoned(monkeypatch, POISONS["constant"], times=1)
+    seen = loopback.run(agreed, members(toy(), agreed.trust), at_once=False).transcript
+    first = [m for m in seen.seen_by(SERVER) if m.round == 0]
+    clean = [
+        sum(own.astype(int) for own in m.value.values()) for m in first if m.name == "messages"
+    ]
+    noisy = [m.value for m in first if m.name in ("refused sum", "sum")]
+    assert [m.name for m in first if "sum" in m.name] == ["refused sum", "sum"]
+    noise = [one - other for one, other in zip(noisy, clean, strict=True)]
+    assert np.all(noise[0] != noise[1])
 
 
 @pytest.mark.parametrize("trust", TRUSTS)

@@ -182,9 +182,10 @@ class Aggregate(NamedTuple):
 
 
 class SumTerms(NamedTuple):
-    """What a clean sum can be, by public facts: party p adds up at most `number[p]` terms. Each term
-    adds between `low` and `high` to every number, or to each its own (dimension,), and its norms
-    are at most `l1` and `l2`; all of it in quantization steps."""
+    """How large a clean sum can be, by public facts, in quantization steps.
+
+    Party p adds up at most `number[p]` terms. Each term adds between `low` and `high` to every
+    number, or to each its own (dimension,), and its norms are at most `l1` and `l2`."""
 
     number: tuple[float, ...]
     low: Any

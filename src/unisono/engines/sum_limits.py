@@ -7,16 +7,16 @@ protocol, then in quantization steps, for the parties that answered,
     N low - r  <=  every number  <=  N high + r    r: how far the noise of one number reaches
     l1 or l2 norm of the vector  <=  N length + R  R: how far the norm of all noise reaches
 
-(`SumTerms`, `mechanisms.NoiseReach`). In a Poisson sample N is replaced by its own tail. All of it
-is public, and only values with their noise are looked at: a refusal is post-processing of a release
-and has no privacy cost. Sums are residues modulo 2^32; the limits are those of the nearest integers.
+(`SumTerms`, `NoiseReach`). In a Poisson sample N is replaced by its own tail. Limits are public and
+only values that have their noise are compared: a refusal is post-processing of a release and has
+no privacy cost. Sums are residues modulo 2^32, read as the integers nearest to zero.
 
 An honest run of one stage is refused with a probability of at most `FALSE_ALARMS`, by the union
 bound over numbers, norms, parties, rounds and retries; a thousand stages stay below 1e-9.
 
-A sum within its limits may still be false: parties that break the protocol can move it by about the
-bound of all records together. Larger changes are noticed; whose they are is not, unless the parties'
-values are seen one by one (trust LOCAL).
+A sum within its limits may still be false: a party that breaks the protocol can move it by about
+the bound of all records together. Larger changes are refused. The sum does not show which party
+caused them, unless the server sees the parties' values one by one (trust LOCAL).
 """
 
 import math
@@ -35,7 +35,7 @@ from unisono.mechanisms.mechanism import NoiseReach
 
 # Probability that any sum of an honest stage is refused.
 FALSE_ALARMS = 1e-12
-# Sums of squares in doubles; those of 32-bit floats in a compiled program err by more.
+# Sums of squares in doubles err by less.
 _FLOAT_SLACK = 1 + 1e-9
 
 

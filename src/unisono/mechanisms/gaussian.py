@@ -169,10 +169,11 @@ def summed(noise: Gaussian, shares: float, drawn: int, grid: float) -> GaussianS
 def reach(
     noise: Gaussian, shares: float, drawn: int, grid: float, dimension: int, probability: float
 ) -> NoiseReach:
-    """The exact tail of each number, and sqrt(d) + sqrt(2 log(1 / p)) standard deviations for the l2
-    norm: a norm is 1-Lipschitz, its mean at most sqrt(d) (Gaussian concentration). Each of `drawn`
-    roundings moves a number by half a step, and where noise is drawn in a compiled program by at
-    most a 64th more (`core.noise.in_graph_error`).
+    """The exact tail of each number, and for the l2 norm sqrt(d) + sqrt(2 log(1 / p)) standard
+    deviations: a norm is 1-Lipschitz, its mean at most sqrt(d) (Gaussian concentration).
+
+    Each of `drawn` roundings moves a number by half a step, and where noise is drawn in a compiled
+    program by at most a 64th more (`core.noise.in_graph_error`).
 
     >>> round(reach(Gaussian(1.0), 1.0, 1, 1e-6, 10_000, 1e-12).l2, 1)
     107.5

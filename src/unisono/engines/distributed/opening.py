@@ -110,7 +110,7 @@ class Opening:
         """The sum over the survivors, and who they are; raises TooFew if it cannot be opened, and
         `Spoilt` if that is because of bad shares, and nobody has sent anything.
 
-        `coming` is set up beside; `seen` is told the masked vectors; parties are told `first` before
+        `coming` is set up beside; `seen` is told the masked vectors; parties hear `first` before
         they are asked.
         """
         told, shown = {**place.scalars, "counted": list(counted)}, packets.deals(dealers)

@@ -4,9 +4,9 @@ A round is one exchange, or the several of a secure sum (`opening`). If too few 
 attempt fails; it is tried again with fresh noise as often as the study allows, then the round is
 left out.
 
-Every sum is held against what records, bounds and noise allow (`sum_limits`), once it has its noise.
-One that is beyond fails the attempt; without retries left the run ends. Parties are told the sums
-that counted, and hold them against the same limits.
+Once a sum has its noise, the server holds it against what records, bounds and noise allow
+(`sum_limits`). A sum beyond its limits fails the attempt; without retries left the run ends.
+Parties get the sums that counted, and hold them against the same limits.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -39,7 +39,7 @@ from unisono.secagg.session import Session
 # Seconds in which a party that is not gone is back: it tries again every few.
 _RETURN = 60.0
 
-ServerNoise = Callable[[int, tuple[int, ...]], np.ndarray]
+ServerNoise = Callable[[int, tuple[int, ...], int], np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -299,7 +299,7 @@ class _Run:
             answers = {p: own for p, own in answers.items() if self._keeps(number, p, own)}
         if len(answers) < self.needed[number]:
             return None
-        return _total(self.study, number, answers, self.server_noise), list(answers)
+        return _total(self.study, place, answers, self.server_noise), list(answers)
 
     def _keeps(self, number: int, party: int, value: np.ndarray) -> bool:
         """Whether a party's own value, which has all of its noise, is within its limits; else the
@@ -366,7 +366,10 @@ class _Run:
 
 
 def _total(
-    study: Study, number: int, answers: Mapping[int, np.ndarray], server_noise: ServerNoise | None
+    study: Study,
+    place: SumAttempt,
+    answers: Mapping[int, np.ndarray],
+    server_noise: ServerNoise | None,
 ) -> np.ndarray:
     """The noisy sum of a round as integers that wrap modulo 2^32, as in process."""
     if study.algorithm.combine == "each":
@@ -380,5 +383,5 @@ def _total(
     if study.trust is Trust.TRUSTED_SERVER:
         if server_noise is None:
             raise InvalidInput("a trusted server needs its own source of noise")
-        total = total + server_noise(number, total.shape)
+        total = total + server_noise(place.round, total.shape, place.attempt)
     return signed(total.astype(np.uint64), 32)

@@ -15,7 +15,8 @@ each class into its exit code and prints the message without a traceback.
     ├── LedgerError             the book cannot be trusted or written         exit 5
     │   ├── LedgerCorrupted         the hash chain is broken
     │   └── LedgerUnavailable       read-only, full or locked storage
-    └── AuditFailed             an empirical bound exceeds the claim          exit 6
+    ├── AuditFailed             an empirical bound exceeds the claim          exit 6
+    └── SumRefused              a noised sum beyond what parties may send     exit 7
 
     UserWarning
     ├── PrivacyWarning          what was asked for promises less than it seems
@@ -95,6 +96,12 @@ class AuditFailed(UnisonoError):
     """An empirical lower bound on epsilon exceeds the claim."""
 
     exit_code = 6
+
+
+class SumRefused(UnisonoError):
+    """A sum with its noise is beyond what records, bounds and noise allow."""
+
+    exit_code = 7
 
 
 class PrivacyWarning(UserWarning):

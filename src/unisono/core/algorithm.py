@@ -129,6 +129,12 @@ class Facts:
         most = max(self.records)
         return most if self.exact_sizes else 64 * math.ceil((most + most / 32 + 64) / 64)
 
+    @property
+    def most_records(self) -> tuple[int, ...]:
+        """How many records of each party a sum may hold before it is refused: as many as agreed;
+        where sizes are hidden and may differ from that, twice as many and 64 more."""
+        return self.records if self.exact_sizes else tuple(2 * n + 64 for n in self.records)
+
     def attempts(self, rounds: int) -> int:
         """How often a party may be asked in a run of so many rounds."""
         return rounds + self.retries
@@ -173,6 +179,19 @@ class Aggregate(NamedTuple):
     survivors: Any
     records: Any
     present: Any = None
+
+
+class SumTerms(NamedTuple):
+    """How large a clean sum can be, by public facts, in quantization steps.
+
+    Party p adds up at most `number[p]` terms. Each term adds between `low` and `high` to every
+    number, or to each its own (dimension,), and its norms are at most `l1` and `l2`."""
+
+    number: tuple[float, ...]
+    low: Any
+    high: Any
+    l1: float
+    l2: float
 
 
 class Inner(NamedTuple):
@@ -244,7 +263,8 @@ class InParts(NamedTuple):
 class PricedAlgorithm(NamedTuple):
     """An algorithm with its price; see the module's description of the order of calls.
 
-    `reach` bounds every coordinate of the clean sum over all parties, from public facts.
+    `reach` bounds every coordinate of the clean sum over all parties, from public facts; `terms` is
+    what sums are held against once they have their noise (`engines.sum_limits`).
     `effective_records` is how many records count, each by its weight over the largest weight, where
     that is not all of them: noise hides the heaviest record.
 
@@ -288,6 +308,7 @@ class PricedAlgorithm(NamedTuple):
     merge: Callable[[Any, Aggregate], Any]
     result: Callable[[Any], Any]
     reach: Callable[[Facts], float]
+    terms: SumTerms
     own_event: Callable[[Facts, Trust, int], Event] | None = None
     schedule: Callable[[Facts], Schedule] | None = None
     inner: Inner | None = None

@@ -65,16 +65,18 @@ def disclose(draw: Draw, contribution: Contribution, event: Event) -> Disclosed:
 
 def server_noise(
     algorithm: PricedAlgorithm, facts: Facts, trust: Trust, seed: int | None
-) -> Callable[[int, tuple[int, ...]], np.ndarray]:
-    """A trusted server's own noise, in grid steps, fresh in every round; a seed simulates."""
+) -> Callable[..., np.ndarray]:
+    """A trusted server's own noise, in grid steps, fresh in every round and in every attempt at it:
+    two sums with the same noise would show their difference. A seed simulates."""
     study = algorithm.study_hash(facts, trust)
     simulated = hashlib.sha256(f"simulation {seed} {study}".encode()).digest()
     secret = os.urandom(32) if seed is None else simulated
     grid = algorithm.grid(facts, trust)
 
-    def noise(round_number: int, shape: tuple[int, ...]) -> np.ndarray:
+    def noise(round_number: int, shape: tuple[int, ...], attempt: int = 0) -> np.ndarray:
         event = algorithm.event_of(facts, trust, 0, round_number)
-        return noise_steps(derive(secret, "server", round_number), event, grid, shape, honest=1)
+        place = (round_number, attempt) if attempt else (round_number,)
+        return noise_steps(derive(secret, "server", *place), event, grid, shape, honest=1)
 
     return noise
 

@@ -18,6 +18,7 @@ study's retries go, with noise that was calibrated for that, and left out beyond
 more than was agreed on.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -36,7 +37,7 @@ from unisono.core.ledger import Ledger
 from unisono.core.streamed import StreamedColumns
 from unisono.core.study import Party, Study, require_same_kind
 from unisono.core.transcript import EVERYONE, Transcript
-from unisono.core.trust import SERVER
+from unisono.core.trust import SERVER, Trust
 from unisono.engines.checkpoint import Checkpoint
 from unisono.engines.chunks import JOINT_PARTIES, Chunk, pieces
 from unisono.engines.payments import (
@@ -51,8 +52,9 @@ from unisono.engines.payments import (
 )
 from unisono.engines.record_order import answered, order_of
 from unisono.engines.requirements import require_begun
-from unisono.engines.rounds import seen_at_first, stack
+from unisono.engines.rounds import SumSummary, seen_at_first, stack
 from unisono.engines.streaming import StreamedChunk
+from unisono.engines.sum_limits import StudyLimits, refused
 from unisono.errors import InvalidInput
 
 # Pieces of a run: enough to see budgets drain and to lose little, few enough to pay for quickly.
@@ -131,6 +133,7 @@ def drive(
             for piece, attempt in todo:
                 grants = work.pay(piece, label_of(attempt), server)
                 carry = work.piece(carry, grants, piece.start, piece, attempt)
+                work.read()  # nothing that follows from a refused sum is kept
                 saved.save(piece.stop, carry)
                 watch(piece.stop, carry[0], "")
     work.read()
@@ -222,6 +225,7 @@ class _Work:
         self._chunk: Any = None
         self._held: Any = None
         self._unread: tuple[range, Any] | None = None
+        self._limits = StudyLimits(study)
 
     @collector_paused()
     def pay(self, rounds: range, label: str, server: Any) -> list[Grant]:
@@ -277,9 +281,34 @@ class _Work:
 
     def read(self) -> None:
         """Write down what was seen in the last piece, which waits until it is computed."""
-        if self._unread is not None:
-            _record(self.transcript, *self._unread)
-            self._unread = None
+        if self._unread is None:
+            return
+        rounds, seen = self._unread
+        self._unread = None
+        seen = jax.tree.map(np.asarray, seen)
+        if not isinstance(seen, SumSummary):
+            _record(self.transcript, rounds, seen)
+        if self.study.facts.exact_sizes:  # else a party here may hold any number of records
+            self._require_allowed(rounds, seen)
+
+    def _require_allowed(self, rounds: range, seen: Any) -> None:
+        """Refuse sums that records, bounds and noise do not allow (`sum_limits`): in one process
+        that is a fault of code, which no retry would mend."""
+        study, single = self.study, self.study.trust is Trust.LOCAL
+        for row, number in enumerate(rounds):
+            present = np.flatnonzero(self._chunk.alive[number]).tolist()
+            if isinstance(seen, SumSummary):
+                found = [float(part[row]) for part in seen]
+                size = math.prod(self.shape)
+                faults = [self._limits.of(present, number, size).summary_fault(*found, size)]
+            elif single and seen[1] is not None:
+                values = seen[1][row]
+                faults = [self._limits.fault_of(values[p], p, number) for p in present]
+            else:
+                faults = [self._limits.fault(seen[2][row], present, number)]
+            for fault in filter(None, faults):
+                what = "a value" if single else "the sum"
+                raise refused(number, f"{what} of {study.algorithm.name}", fault, single)
 
     def _begin(self, grants: Sequence[Grant], server: Any) -> None:
         study, seed = self.study, self.parties[0].ledger.seed
@@ -295,9 +324,7 @@ class _Work:
 
 
 def _record(transcript: Transcript, rounds: range, seen: Any) -> None:
-    if seen is None:  # too much to keep
-        return
-    publics, values, totals = jax.tree.map(np.asarray, seen)
+    publics, values, totals = seen
     for row, number in enumerate(rounds):
         public = jax.tree.map(lambda leaf, r=row: leaf[r], publics)
         transcript.record(number, "public", public, EVERYONE)

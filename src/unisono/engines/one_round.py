@@ -28,6 +28,7 @@ from unisono.core.transcript import (
 )
 from unisono.core.trust import Trust
 from unisono.engines.payments import authorized, local_costs, opened
+from unisono.engines.sum_limits import StudyLimits, refused
 from unisono.errors import InvalidInput
 
 
@@ -41,12 +42,15 @@ def run(study: Study, parties: Sequence[Party], *, purpose: str = "") -> Result:
     columns = opened(study, parties, grants)
     server, own = algorithm.init(facts)
     public, event = algorithm.ask(server), algorithm.event(facts, study.trust)
-    messages = []
-    for ledger, grant, data in zip(ledgers, grants, columns, strict=True):
+    messages, limits = [], StudyLimits(study)
+    for index, (ledger, grant, data) in enumerate(zip(ledgers, grants, columns, strict=True)):
         everybody = np.ones(len(data[0]), bool)
         _, contribution = algorithm.local(facts, public, own, data, everybody)
         released = release(grant.draw(0), contribution, event)
         ledger.dispatch(released)
+        fault = limits.fault_of(released.value, index, 0) if facts.exact_sizes else ""
+        if fault:
+            raise refused(0, f"the value of {parties[index].name}", fault, single=True)
         messages.append(released.array)
     total = np.sum(messages, axis=0)
     sums = Aggregate(total, len(parties), sum(facts.records), np.ones(len(parties), bool))

@@ -89,6 +89,19 @@ def _contribution(study: Study, layout: Any, shapes: Sequence[tuple[Any, Any]]) 
 _shared_contribution = lru_cache(maxsize=64)(_contribution)
 
 
+class SumSummary(NamedTuple):
+    """Of a sum that is too large to be kept: its least and largest number, and its l2 norm."""
+
+    low: Any
+    high: Any
+    l2: Any
+
+
+def _summary(total: Any) -> SumSummary:
+    floats = total.astype(jnp.float32)
+    return SumSummary(jnp.min(floats), jnp.max(floats), jnp.sqrt(jnp.sum(floats * floats)))
+
+
 class Keys(NamedTuple):
     """Noise that the program draws itself: ChaCha20 keys (..., parties, 8), and the width of each
     party's share in grid steps (..., parties)."""
@@ -109,7 +122,8 @@ def program(
 ) -> Callable[..., Any]:
     """One compiled scan over a chunk of rounds.
 
-    `recorded` tells the parties' own messages, `remembered` what everybody saw in every round. Data
+    `recorded` tells the parties' own messages, `remembered` what everybody saw in every round, of
+    which there is only a `SumSummary` otherwise. Data
     that are `summed` are the parties' clean sums and not their records (`streaming`). Equal studies
     share a program, so that only the first of them waits for its compilation.
     """
@@ -164,6 +178,8 @@ def _program(
             held = _where(turn, fresh, held)
         opened_sum = jnp.where(opened, total, 0)
         told = (public, values if recorded else None, opened_sum) if remembered else None
+        if told is None:  # enough to hold the sum against its limits
+            told = _summary(opened_sum)
         return (server, states, held), told
 
     @jax.jit

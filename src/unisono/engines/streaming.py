@@ -89,8 +89,6 @@ class StreamedChunk(Chunk):
             self.data = Stack((jnp.asarray(self._sums(public)),), self.data.real)
             carry, told = super().run(carry, grants, offset, range(number, number + 1))
             seen.append(told)
-        if seen[0] is None:
-            return carry, None
         return carry, jax.tree.map(lambda *leaves: np.concatenate(leaves), *seen)
 
     def _sums(self, public: Any) -> np.ndarray:

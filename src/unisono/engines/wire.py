@@ -25,13 +25,13 @@ from unisono.errors import InvalidInput, PrivacyViolation
 MAGIC, VERSION = b"UNIS", 1
 # A header is small: its largest entry is one number for each party.
 MAXIMUM_BYTES, MAXIMUM_HEADER = 1 << 30, 1 << 16
-MAXIMUM_ARRAYS, MAXIMUM_DIMENSIONS, MAXIMUM_PARTS = 256, 8, 2
+MAXIMUM_ARRAYS, MAXIMUM_DIMENSIONS, MAXIMUM_PARTS = 256, 8, 3
 # Two lists for each array, and some for scalars: they bound how deep a header goes.
 _BRACKETS = 2 * MAXIMUM_ARRAYS + 128
 _DTYPES = ("<f4", "<f8", "<i4", "<i8", "<u4", "<u8", "|b1", "|u1")
 _TAGS = (
     *("hello", "ask", "released", "masked", "disclosed", "dropout", "finish", "bundle", "blame"),
-    *("announce", "deal", "agree", "unmask"),  # steps of the secure sum
+    *("announce", "deal", "agree", "unmask", "sum"),  # steps of the secure sum, and what it was
 )
 
 

@@ -26,7 +26,7 @@ from scipy.special import gammaincinv, ndtr
 from unisono.accounting.calibrate import calibrate_scale
 from unisono.core.events import Event, Everyone, Laplace, Sampler, Sensitivity, positive
 from unisono.core.trust import Relation
-from unisono.mechanisms.mechanism import Mechanism, NoiseLaw, require_tail
+from unisono.mechanisms.mechanism import Mechanism, NoiseLaw, NoiseReach, require_tail
 
 _POINTS = (np.arange(4096) + 0.5) / 4096
 
@@ -121,6 +121,26 @@ def summed(noise: Laplace, shares: float, drawn: int, grid: float) -> LaplaceSum
     return LaplaceSum(noise.scale, shares, grid)
 
 
+def reach(
+    noise: Laplace, shares: float, drawn: int, grid: float, dimension: int, probability: float
+) -> NoiseReach:
+    """The tail of each number, and Chernoff's bound for the l1 norm of independent ones.
+
+    With k shares, M(u) = (1 - u²)^-k is the moment generating function in units of the scale. From
+    e^|x| = 2 cosh x - e^-|x| and e^-|x| >= 1 - |x| follows E e^(u|X|) <= 2 M(u) - 1 + u sqrt(2k),
+    as E|X| is at most the standard deviation. For k = 1 it is 1 / (1 - u), and no more on the grid,
+    where it is tanh(1/2s) coth(1/2s - u/2): tanh(x) / x decreases.
+    """
+    require_tail(dimension, probability)
+    each = LaplaceSum(noise.scale, shares, grid).tail(probability / 2, dimension)
+    u = np.linspace(0, 1, 1001)[1:-1]
+    moments = 2 * (1 - u**2) ** -shares - 1 + u * math.sqrt(2 * shares)
+    if shares == 1:
+        moments = 1 / (1 - u)
+    bounds = (math.log(2 / probability) + dimension * np.log(moments)) / u
+    return NoiseReach(each, l1=noise.scale * float(bounds.min()) + grid)
+
+
 MECHANISM = Mechanism(
     law=Laplace,
     releases="a vector",
@@ -130,5 +150,6 @@ MECHANISM = Mechanism(
     tail=tail,
     unit=lambda scale: Laplace(scale.multiplier, scale.dimension, grid=scale.grid),
     summed=summed,
+    reach=reach,
     measure="a scale of {} times the largest norm of one record",
 )

@@ -1,5 +1,6 @@
 """What a file of this package says of its law: the uniform interface of all mechanisms."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, Self
@@ -66,6 +67,15 @@ class NoiseLaw:
         return self._single(probability / numbers) + self.step
 
 
+class NoiseReach(NamedTuple):
+    """How far a vector of noise reaches, but for a stated probability: every number of it, and its
+    norms, infinite where nothing is known of them."""
+
+    each: float
+    l1: float = math.inf
+    l2: float = math.inf
+
+
 @dataclass(frozen=True)
 class Mechanism:
     """One entry of the catalogue: whatever is true of a law beyond its sampler and its cost.
@@ -78,6 +88,8 @@ class Mechanism:
     is not just that of a sum of such records.
     `summed(noise, shares, drawn, grid)` is the law of a sum of so many shares that `drawn` parties
     rounded, where it is known: intervals are made of it.
+    `reach(noise, shares, drawn, grid, dimension, probability)` is how far such a sum of shares
+    reaches in so many numbers, proved for what is drawn: sums of parties are held against it.
     For people: what the multiplier measures (`measure`), what the noise means (`meaning`).
     `also` are laws of the same noise under another name.
     """
@@ -91,6 +103,7 @@ class Mechanism:
     unit: Callable[[Scale], Law]
     unit_bound: Callable[[Scale], Sensitivity] | None = None
     summed: Callable[[Any, float, int, float], NoiseLaw] | None = None
+    reach: Callable[..., NoiseReach] | None = None
     measure: str = "a standard deviation of {} times the largest norm of one record"
     meaning: Callable[[Any], str] = lambda noise: ""
     also: tuple[type[Law], ...] = ()

@@ -9,12 +9,14 @@ Shares     b = scale sqrt(2 G) N(0, I) with G ~ Gamma((p+1)/2): infinitely divis
            the proof is lost, so there pure epsilon comes from discrete Laplace shares instead
 """
 
+import math
+
 from scipy.special import gammainccinv
 
 from unisono.accounting.calibrate import calibrate_scale
 from unisono.core.events import Event, Everyone, NormNoise, Sampler, Sensitivity, positive
 from unisono.core.trust import Relation
-from unisono.mechanisms.mechanism import Mechanism, require_tail
+from unisono.mechanisms.mechanism import Mechanism, NoiseReach, require_tail
 
 
 def calibrate(
@@ -50,6 +52,16 @@ def tail(noise: NormNoise, dimension: int, probability: float) -> float:
     return noise.scale * float(gammainccinv(dimension, probability))
 
 
+def reach(
+    noise: NormNoise, shares: float, drawn: int, grid: float, dimension: int, probability: float
+) -> NoiseReach:
+    """The l2 norm of `drawn` vectors is at most the sum of theirs, each a Gamma quantile; rounding
+    moves every number by half a step."""
+    longest = tail(noise, dimension, probability / drawn) * (1 + 1e-9)
+    length = drawn * (longest + 0.5 * grid * math.sqrt(dimension))
+    return NoiseReach(length, l2=length)
+
+
 MECHANISM = Mechanism(
     law=NormNoise,
     releases="a vector",
@@ -57,6 +69,7 @@ MECHANISM = Mechanism(
     shares="over the reals only (gamma mixture)",
     calibrate=calibrate,
     tail=tail,
+    reach=reach,
     unit=lambda scale: NormNoise(scale.multiplier),
     measure="a scale of {} times the largest norm of one record",
 )

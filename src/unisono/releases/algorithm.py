@@ -17,6 +17,7 @@ what leaves a party; `price` (core's, not the algorithm's) derives step, events 
 makes the functions, and may read the price.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache, partial
@@ -436,6 +437,7 @@ def _assembled(method: Method, facts: Facts, trust: Trust) -> engine.PricedAlgor
         merge=parts.merge,
         result=parts.result,
         reach=lambda _: bound.sum_bound(release, facts, privacy),
+        terms=_terms(release, bound, facts, privacy, priced.step),
         own_event=None if alike else event_of,
         schedule=release.turns,
         inner=inner,
@@ -482,6 +484,19 @@ def _in_parts(
         return bound.exact_sums(facts, privacy, step, raw, mask)
 
     return InParts(local, partial(bound.rounded_sum, facts, privacy, step))
+
+
+def _terms(
+    release: Release, bound: Bound, facts: Facts, privacy: Privacy, step: float
+) -> engine.SumTerms:
+    """What sums consist of: one report of each party where releases stay with it, one record where
+    records are named."""
+    single = (1.0,) * facts.parties
+    if release.local_steps is not None:
+        largest = release.local_steps.largest / release.local_steps.quantization + 1
+        return engine.SumTerms(single, -largest, largest, math.inf, math.inf)
+    terms = bound.terms(facts, privacy, step)
+    return terms if release.named is None else terms._replace(number=single)
 
 
 def _fixed(release: Release, facts: Facts) -> Release:

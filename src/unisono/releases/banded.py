@@ -48,15 +48,15 @@ import numpy as np
 
 from unisono.accounting import matrix_mechanism as matrix
 from unisono.core import algorithm as engine
-from unisono.core.algorithm import Aggregate, Facts
+from unisono.core.algorithm import Aggregate, Facts, SumTerms
 from unisono.core.events import bounded_sum
 from unisono.core.privacy import Privacy
-from unisono.core.sensitivity import Sensitivity, positive
+from unisono.core.sensitivity import Distance, Sensitivity, positive
 from unisono.core.trust import Relation, Unit
 from unisono.core.values import _BOUNDED_ONLY, Contribution
 from unisono.errors import InvalidInput
 from unisono.releases.blocked_sum import ROUNDING_SHARE, BlockedSum
-from unisono.releases.release import Release
+from unisono.releases.release import Release, terms_of
 
 # Coefficients are multiples of 2^-12: with sums below 2^31 steps all arithmetic is exact in 32 bits
 # as long as the coefficients add up to less than 2^7.
@@ -164,6 +164,13 @@ class BandedSum:
         records = facts.parties * self.batch_size(facts)
         largest = max(1.0, self.batch.clipping.gauge)
         return _FLOAT_SLACK * largest * records * float(self.weights.sum())
+
+    def terms(self, facts: Facts, privacy: Privacy, step: float) -> SumTerms:
+        """A batch's records, each once for every coefficient; what is remembered is rounded."""
+        once = self.batch.clipping.sensitivity(self.batch.plan, step, hides_presence=False)
+        record = once.under(Relation.ZERO_OUT).in_norm("l2") * float(np.abs(self.weights).sum())
+        length = record + step * math.sqrt(self.dimension)
+        return terms_of([self.batch_size(facts)] * facts.parties, Distance(l2=length), step)
 
     def integers(
         self, facts: Facts, privacy: Privacy, step: float, raw: Any, mask: Any

@@ -27,14 +27,14 @@ import jax
 import jax.numpy as jnp
 from pydantic import Field
 
-from unisono.core.algorithm import Facts
+from unisono.core.algorithm import Facts, SumTerms
 from unisono.core.privacy import Privacy
 from unisono.core.sensitivity import Sensitivity, positive
 from unisono.core.trust import Unit
 from unisono.core.values import _BOUNDED_ONLY, Contribution, blocked_sum_sensitivity
 from unisono.errors import InvalidInput
 from unisono.problems.per_record import PerRecord, Pieces, cut, masked
-from unisono.releases.release import Release, batch_size
+from unisono.releases.release import Release, batch_size, record_terms
 
 Style = Literal["flat", "per-layer", "normalised"]
 STYLES: tuple[Style, ...] = ("flat", "per-layer", "normalised")
@@ -164,6 +164,9 @@ class BlockedSum:
     def sum_bound(self, release: Release, facts: Facts, privacy: Privacy) -> float:
         largest = max(1.0, self.clipping.gauge)
         return _FLOAT_SLACK * largest * release.summed(batch_size(release, facts), facts)
+
+    def terms(self, facts: Facts, privacy: Privacy, step: float) -> SumTerms:
+        return record_terms(self, facts, privacy, step)
 
     def integers(
         self, facts: Facts, privacy: Privacy, step: float, raw: Any, mask: Any

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from unisono.accounting.gaussian import mu_for
-from unisono.core.algorithm import Facts
+from unisono.core.algorithm import Facts, SumTerms
 from unisono.core.privacy import Privacy
 from unisono.core.sensitivity import Sensitivity, positive
 from unisono.core.trust import Relation, Unit, named
@@ -22,7 +22,13 @@ from unisono.core.values import (
     update_sensitivity,
 )
 from unisono.errors import InvalidInput
-from unisono.releases.release import IN_GRAPH_EPSILON, MODULUS_BITS, Release
+from unisono.releases.release import (
+    IN_GRAPH_EPSILON,
+    MODULUS_BITS,
+    Release,
+    record_terms,
+    terms_of,
+)
 
 # Noise in a compiled program is proved up to 2^20 steps; a search for it looks beyond it.
 _WIDEST = 2.0**18
@@ -87,6 +93,9 @@ class ClippedSum:
     def sum_bound(self, release: Release, facts: Facts, privacy: Privacy) -> float:
         return _FLOAT_SLACK * self.clipping_norm * release.summed(facts.records, facts)
 
+    def terms(self, facts: Facts, privacy: Privacy, step: float) -> SumTerms:
+        return record_terms(self, facts, privacy, step)
+
     def integers(
         self, facts: Facts, privacy: Privacy, step: float, raw: Any, mask: Any
     ) -> tuple[Contribution, None]:
@@ -138,6 +147,11 @@ class ClippedUpdate:
 
     def sum_bound(self, release: Release, facts: Facts, privacy: Privacy) -> float:
         return _FLOAT_SLACK * self.clipping_norm * facts.parties * self.shards
+
+    def terms(self, facts: Facts, privacy: Privacy, step: float) -> SumTerms:
+        update = update_sensitivity(self.clipping_norm, step, self.dimension, Unit.PARTY)
+        number = (self.shards,) * facts.parties
+        return terms_of(number, update.under(Relation.ZERO_OUT), step)
 
     def integers(
         self, facts: Facts, privacy: Privacy, step: float, raw: Any, mask: Any

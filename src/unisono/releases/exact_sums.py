@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from unisono.core.algorithm import Aggregate, Facts, PricedAlgorithm
+from unisono.core.algorithm import Aggregate, Facts, PricedAlgorithm, SumTerms
 from unisono.core.events import Event, bounded_sum
 from unisono.core.privacy import Privacy
 from unisono.core.sensitivity import Distance, Sensitivity, positive
 from unisono.core.trust import Trust, Unit
 from unisono.core.values import _BOUNDED_ONLY, Contribution
 from unisono.errors import InvalidInput
-from unisono.releases.release import Release, price
+from unisono.releases.release import Release, price, record_terms
 
 # Bounded values are rounded to 2^-20 of their range; the rounding is in the sensitivity.
 STEPS_IN_RANGE = 2**20
@@ -57,6 +57,9 @@ class CountedCells:
 
     def sum_bound(self, release: Release, facts: Facts, privacy: Privacy) -> float:
         return float(sum(facts.records))
+
+    def terms(self, facts: Facts, privacy: Privacy, step: float) -> SumTerms:
+        return record_terms(self, facts, privacy, step)._replace(low=0.0)
 
     def integers(
         self, facts: Facts, privacy: Privacy, step: float, raw: Any, mask: Any
@@ -98,6 +101,9 @@ class ColumnSums:
     def sum_bound(self, release: Release, facts: Facts, privacy: Privacy) -> float:
         step = next(self.steps(release, facts, privacy))
         return self._most(step) * step * sum(facts.records)
+
+    def terms(self, facts: Facts, privacy: Privacy, step: float) -> SumTerms:
+        return record_terms(self, facts, privacy, step)
 
     def integers(
         self, facts: Facts, privacy: Privacy, step: float, raw: Any, mask: Any
@@ -214,6 +220,7 @@ class ExactSum:
             merge=merge,
             result=lambda state: state,
             reach=lambda _: bound.sum_bound(release, facts, privacy),
+            terms=bound.terms(facts, privacy, priced.step),
             privacy=privacy,
             dimension=bound.dimension,
         )

@@ -31,7 +31,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from unisono.core.algorithm import Facts
+from unisono.core.algorithm import Facts, SumTerms
 from unisono.core.privacy import Privacy
 from unisono.core.sensitivity import Distance, Sensitivity, positive
 from unisono.core.trust import Unit
@@ -39,7 +39,7 @@ from unisono.core.values import _BOUNDED_ONLY, Contribution
 from unisono.errors import InvalidInput
 from unisono.problems.linear import LinearLoss
 from unisono.releases import solver
-from unisono.releases.release import Release
+from unisono.releases.release import Release, terms_of
 
 
 @dataclass(frozen=True)
@@ -135,6 +135,14 @@ class Minimiser:
 
     def sum_bound(self, release: Release, facts: Facts, privacy: Privacy) -> float:
         return 1.01 * self.radius * self.total_weight(facts)
+
+    def terms(self, facts: Facts, privacy: Privacy, step: float) -> SumTerms:
+        """v_j points of the ball that holds every minimiser; rounding moves each number by half a
+        step, once for v_j >= 1."""
+        smallest = min(facts.records)
+        weights = [n / smallest if self.by_size else 1.0 for n in facts.records]
+        rounded = math.sqrt(self.dimension) * step
+        return terms_of(weights, Distance(l2=self.radius * (1 + 1e-6) + rounded), step)
 
     def integers(
         self, facts: Facts, privacy: Privacy, step: float, raw: Any, mask: Any

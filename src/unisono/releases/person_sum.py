@@ -16,14 +16,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from unisono.core.algorithm import Facts
+from unisono.core.algorithm import Facts, SumTerms
 from unisono.core.privacy import Privacy
 from unisono.core.sensitivity import Sensitivity, positive
 from unisono.core.trust import Unit
 from unisono.core.values import _BOUNDED_ONLY, Contribution, clipped_sum, sum_sensitivity
 from unisono.errors import InvalidInput
 from unisono.releases.bounds import power_of_two_step
-from unisono.releases.release import Release
+from unisono.releases.release import Release, record_terms
 from unisono.releases.scaled_sum import ScaledSum
 
 # So many persons' gradients are made at a time. Each is rounded on its own: memory depends on it,
@@ -73,6 +73,9 @@ class PersonSum:
 
     def sum_bound(self, release: Release, facts: Facts, privacy: Privacy) -> float:
         return _FLOAT_SLACK * self.clipping_norm * release.summed(facts.records, facts)
+
+    def terms(self, facts: Facts, privacy: Privacy, step: float) -> SumTerms:
+        return record_terms(self, facts, privacy, step)
 
     def integers(
         self, facts: Facts, privacy: Privacy, step: float, raw: Any, mask: Any

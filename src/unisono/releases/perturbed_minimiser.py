@@ -40,7 +40,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from unisono.core.algorithm import Facts
+from unisono.core.algorithm import Facts, SumTerms
 from unisono.core.privacy import Privacy
 from unisono.core.sensitivity import Distance, Sensitivity, positive
 from unisono.core.trust import Unit
@@ -48,7 +48,7 @@ from unisono.core.values import _BOUNDED_ONLY, Contribution
 from unisono.errors import InvalidInput
 from unisono.problems.linear import LinearLoss
 from unisono.releases import solver
-from unisono.releases.release import NOISE_FINENESS, Release
+from unisono.releases.release import NOISE_FINENESS, Release, terms_of
 
 # b is longer than this many standard deviations beyond sqrt(p) with probability below 1e-14; the
 # ball then cuts the minimiser short, at no cost to anybody's privacy.
@@ -143,6 +143,11 @@ class PerturbedMinimiser:
 
     def sum_bound(self, release: Release, facts: Facts, privacy: Privacy) -> float:
         return 1.01 * self.radius(facts)
+
+    def terms(self, facts: Facts, privacy: Privacy, step: float) -> SumTerms:
+        rounded = math.sqrt(self.dimension) * step
+        length = self.radius(facts) * (1 + 1e-6) + rounded
+        return terms_of([1.0] * facts.parties, Distance(l2=length), step)
 
     def integers(
         self, facts: Facts, privacy: Privacy, step: float, raw: Any, mask: Any

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from unisono.accounting import gaussian as gaussian_curve
-from unisono.core.algorithm import Facts, Inside, Named, Schedule
+from unisono.core.algorithm import Facts, Inside, Named, Schedule, SumTerms
 from unisono.core.events import (
     Event,
     Everyone,
@@ -24,6 +24,7 @@ from unisono.core.events import (
     Sensitivity,
 )
 from unisono.core.privacy import Privacy
+from unisono.core.sensitivity import Distance
 from unisono.core.trust import Relation, Trust, Unit
 from unisono.core.values import Contribution
 from unisono.errors import ConditionViolated, InvalidInput
@@ -75,6 +76,10 @@ class Bound(Protocol):
 
     def sum_bound(self, release: "Release", facts: Facts, privacy: Privacy) -> float:
         """The largest that any number of the clean sum over all parties can be."""
+        ...
+
+    def terms(self, facts: Facts, privacy: Privacy, step: float) -> SumTerms:
+        """The terms that a clean sum consists of."""
         ...
 
     def integers(
@@ -295,6 +300,23 @@ def round_event(release: Release, priced: Priced, number: int) -> Event:
 def sampler_of(sampling_rate: float) -> Sampler:
     """Poisson sampling; at rate 1 there is nothing to sample."""
     return Everyone() if sampling_rate == 1 else Poisson(sampling_rate)
+
+
+def terms_of(number: Sequence[float], term: Distance, step: float) -> SumTerms:
+    """Terms of these norms. Norms bound each other: |x| <= l2 <= l1."""
+    norms = [math.inf if norm is None else norm / step for norm in (term.linf, term.l2, term.l1)]
+    most = min(norms)
+    return SumTerms(tuple(number), -most, most, norms[2], min(norms[1:]))
+
+
+def record_terms(bound: Bound, facts: Facts, privacy: Privacy, step: float) -> SumTerms:
+    """The terms of a sum over records: one for each, of the zero-out sensitivity.
+
+    Zeroing one record moves the sum by at most Δ, and the sum of records that are all zero is zero:
+    by the triangle inequality the sum of n records is at most n Δ, roundings included.
+    """
+    term = bound.sensitivity(facts, privacy, step).under(Relation.ZERO_OUT)
+    return terms_of(facts.most_records, term, step)
 
 
 def copies(facts: Facts, trust: Trust) -> float:

@@ -72,9 +72,13 @@ class Size:
         return self.l1 if pure else self.l2
 
 
+Range = tuple[float, float]
+_COUNT: Range = (0.0, 1.0)
+
+
 class Rows(Protocol):
-    """A kind of row: `limit` bounds each of its numbers, `alone` a row, `within` the distance of
-    two."""
+    """A kind of row: `limit` bounds each of its numbers, `ranges` each from below and above (zero
+    included: a row that is left out counts zero), `alone` a row, `within` the distance of two."""
 
     @property
     def exact(self) -> tuple[bool, ...]: ...
@@ -84,6 +88,9 @@ class Rows(Protocol):
 
     @property
     def limit(self) -> float: ...
+
+    @property
+    def ranges(self) -> tuple[Range, ...]: ...
 
     @property
     def alone(self) -> Size: ...
@@ -103,6 +110,7 @@ class Ones:
     exact = (True,)
     multiple = 1
     limit = 1.0
+    ranges = (_COUNT,)
     alone = Size(1.0, 1.0)
     within = Size(0.0, 0.0)
 
@@ -140,6 +148,10 @@ class Interval:
         return (self.whole,)
 
     @property
+    def ranges(self) -> tuple[Range, ...]:
+        return ((max(-1.0, min(0.0, self.low)), min(1.0, max(0.0, self.low + self.width))),)
+
+    @property
     def alone(self) -> Size:
         far = min(1.0, max(abs(self.low), abs(self.low + self.width)))
         return Size(far, far)
@@ -175,6 +187,11 @@ class Moments:
         return 1.5 / _ROOT if self.spread else 1.0
 
     @property
+    def ranges(self) -> tuple[Range, ...]:
+        spread = (-0.75 * _ROOT, 0.25 * _ROOT)
+        return (*[_COUNT] * self.sized, (-1.0, 1.0), *[spread] * self.spread)
+
+    @property
     def alone(self) -> Size:
         alone = Size(_FAR, 3 / math.sqrt(8.0)) if self.spread else Size(1.0, 1.0)
         return Size(1 + alone.l1, math.hypot(1.0, alone.l2)) if self.sized else alone
@@ -204,6 +221,10 @@ class BallPoint:
         return (True, *[False] * self.dimension)
 
     @property
+    def ranges(self) -> tuple[Range, ...]:
+        return (_COUNT, *[(-1.0, 1.0)] * self.dimension)
+
+    @property
     def alone(self) -> Size:
         return Size(1 + math.sqrt(self.dimension), _ROOT)
 
@@ -228,6 +249,14 @@ class OuterProduct:
     @property
     def exact(self) -> tuple[bool, ...]:
         return (*[True] * self.sized, *[False] * (self.dimension * (self.dimension + 1) // 2))
+
+    @property
+    def ranges(self) -> tuple[Range, ...]:
+        """Squares on the diagonal, and √2 |z_i z_j| <= √2 / 2 beside it."""
+        first, second = np.triu_indices(self.dimension)
+        beside = (-_ROOT / 2, _ROOT / 2)
+        packed = [_COUNT if same else beside for same in (first == second).tolist()]
+        return (*[_COUNT] * self.sized, *packed)
 
     @property
     def alone(self) -> Size:
@@ -267,6 +296,11 @@ class ScoredPoint:
     @property
     def exact(self) -> tuple[bool, ...]:
         return (False,) * (self.vector + self.dimension * (self.dimension + 1))
+
+    @property
+    def ranges(self) -> tuple[Range, ...]:
+        product = OuterProduct(self.dimension, sized=False).ranges
+        return (*[(-1 / _ROOT, 1 / _ROOT)] * self.vector, *product, *product)
 
     @property
     def alone(self) -> Size:

@@ -25,7 +25,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from unisono.core.algorithm import Facts
+from unisono.core.algorithm import Facts, SumTerms
 from unisono.core.privacy import Privacy
 from unisono.core.sensitivity import Sensitivity, positive
 from unisono.core.stacked import cut, whole
@@ -40,7 +40,7 @@ from unisono.core.values import (
 )
 from unisono.errors import InvalidInput
 from unisono.releases.bounds import power_of_two_steps
-from unisono.releases.release import Release
+from unisono.releases.release import Release, record_terms
 
 BLOCK = 64
 # A turn's rows hold at most so many numbers, an eighth of a megabyte, or are one block; and there
@@ -99,6 +99,9 @@ class ScaledSum:
         """How many rows are gone through at a time: whole blocks."""
         blocks = _TURN_NUMBERS // (BLOCK * self.features)
         return BLOCK * max(1, min(_TURN_ROWS // BLOCK, blocks))
+
+    def terms(self, facts: Facts, privacy: Privacy, step: float) -> SumTerms:
+        return record_terms(self, facts, privacy, step)
 
     def integers(
         self, facts: Facts, privacy: Privacy, step: float, raw: Any, mask: Any

@@ -39,14 +39,14 @@ import numpy as np
 from jax import lax
 
 from unisono.accounting.gaussian import mu_for
-from unisono.core.algorithm import Facts
+from unisono.core.algorithm import Facts, SumTerms
 from unisono.core.privacy import Privacy
 from unisono.core.sensitivity import Distance, Sensitivity
 from unisono.core.trust import Relation, Unit
 from unisono.core.values import _BOUNDED_ONLY, Contribution
 from unisono.errors import InvalidInput
 from unisono.releases.fine_sums import joined, limb_widths, split
-from unisono.releases.release import Release
+from unisono.releases.release import Release, record_terms
 from unisono.releases.rows import Rows, Size
 
 _FLOAT_ERROR = 2.0**-18
@@ -248,6 +248,18 @@ class Table:
         largest = max(factor * block.rows.limit + self.apart for block, factor in blocks)
         return largest * step * release.summed(facts.records, facts)
 
+    def terms(self, facts: Facts, privacy: Privacy, step: float) -> SumTerms:
+        """One for each record, with a range for every number of every cell."""
+        low, high, shift = [], [], self.shift(facts, privacy, step)
+        for block, factor in zip(self.blocks, self.factors(privacy, step), strict=True):
+            slack = _slack(block, factor * step, step, shift, self.apart, 1, 1) / step
+            ends = factor * np.array(block.rows.ranges)
+            moved = slack * np.array(self.rounded(block, factor), float)
+            low.append(np.tile(ends[:, 0] - moved, block.cell_count))
+            high.append(np.tile(ends[:, 1] + moved, block.cell_count))
+        whole = record_terms(self, facts, privacy, step)
+        return whole._replace(low=np.concatenate(low), high=np.concatenate(high))
+
     def integers(
         self, facts: Facts, privacy: Privacy, step: float, raw: Any, mask: Any
     ) -> tuple[Contribution, None]:
@@ -334,8 +346,7 @@ def _sensitivity(
         ones, squares, largest = 0.0, 0.0, 0.0
         for block, weight in zip(blocks, weights, strict=True):
             factor = round(weight / step) if step else 0
-            fine = step / 2**shift / 2 + weight * _FLOAT_ERROR * block.rows.limit
-            slack = fine * roundings * group + (step * sums if shift else 0.0)
+            slack = _slack(block, weight, step, shift, group, roundings, sums)
             inexact = sum(block.rounded(factor)) if group == 1 else block.length
             found, touched = size(block), inexact * block.levels
             ones += weight * found.l1 + slack * touched
@@ -346,6 +357,14 @@ def _sensitivity(
     once, twice = bound(lambda b: b.taken, 1, 1), bound(lambda b: b.swapped, 2, 2)
     moved = bound(lambda b: b.taken, 3, 3) if hides_presence else None
     return Sensitivity(Unit.RECORD, twice, once, moved)
+
+
+def _slack(
+    block: Block, weight: float, step: float, shift: int, group: int, roundings: int, sums: int
+) -> float:
+    """How far roundings move a number of a block that is not exact."""
+    fine = step / 2**shift / 2 + weight * _FLOAT_ERROR * block.rows.limit
+    return fine * roundings * group + (step * sums if shift else 0.0)
 
 
 def _by_record(features: Any, marks: Any, mask: Any, group: int) -> tuple[Any, Any, Any]:

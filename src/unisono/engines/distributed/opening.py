@@ -105,16 +105,19 @@ class Opening:
         question: Question,
         coming: SumAttempt | None,
         seen: Callable[[Any], None],
+        first: Sequence[Ask] = (),
     ) -> tuple[np.ndarray, list[int]]:
         """The sum over the survivors, and who they are; raises TooFew if it cannot be opened, and
         `Spoilt` if that is because of bad shares, and nobody has sent anything.
 
-        `coming` is set up beside; `seen` is told the masked vectors.
+        `coming` is set up beside; `seen` is told the masked vectors; parties hear `first` before
+        they are asked.
         """
         told, shown = {**place.scalars, "counted": list(question.counted)}, packets.deals(dealers)
         common = [*question.public, *packets.questions(question.earlier)]
         asks = {
-            party: [Ask("ask", told, [*common, *shown(party)], "masked")] for party in dealers.deals
+            party: [*first, Ask("ask", told, [*common, *shown(party)], "masked")]
+            for party in dealers.deals
         }
         replies = self._beside(asks, self._trusted, _announce(coming) if coming else None)
         if self._blame(replies.get("blame", {})):

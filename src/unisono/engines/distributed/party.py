@@ -33,7 +33,8 @@ from unisono.engines.distributed.sessions import objection, other_version, spoke
 from unisono.engines.distributed.spender import Spender
 from unisono.engines.distributed.work import Worker
 from unisono.engines.requirements import asked, require_begun
-from unisono.errors import DishonestServer, InvalidInput, PrivacyViolation
+from unisono.engines.sum_limits import StudyLimits, refused
+from unisono.errors import DishonestServer, InvalidInput, PrivacyViolation, SumRefused
 from unisono.secagg import party as secure_sum
 from unisono.secagg.roster import Identity
 from unisono.secagg.session import Session
@@ -98,6 +99,8 @@ class Responder:
         self.signed: Signed | None = None
         self.opened = 0
         self.finished = False
+        self._limits = StudyLimits(study)
+        self.refusal: SumRefused | None = None  # a sum that no honest parties make: it stops here
         self._memory = Checkpoint(memory, session.id.hex()) if memory else None
         self._remember()
 
@@ -144,6 +147,7 @@ class Responder:
             raise PrivacyViolation(f"this party takes part no longer: {self.stopped}")
         handlers = {
             "hello": self._hello,
+            "sum": self._sum,
             "ask": self._ask,
             "announce": self._announce,
             "deal": self._deal,
@@ -155,6 +159,8 @@ class Responder:
             raise InvalidInput(f"a request with tag {packet.tag!r}, which a party does not answer")
         if self.finished and packet.tag not in ("hello", "finish"):
             raise PrivacyViolation(f"{packet.tag!r} after the result was told: nothing is left")
+        if self.refusal is not None:
+            raise self.refusal
         return handlers[packet.tag](packet)
 
     def _reply(self, tag: str, arrays: Sequence[np.ndarray] = (), **scalars: Any) -> bytes:
@@ -165,6 +171,20 @@ class Responder:
     def _hello(self, packet: wire.Packet) -> bytes:
         said = {"learnt_from": True} if self._own_learnt_from else {}
         return wire.encode("hello", said)
+
+    def _sum(self, packet: wire.Packet) -> bytes:
+        """A sum that counted, as the server tells it: beyond its limits, nothing more is said."""
+        number, (total, given) = packet.scalars.get("round"), packet.arrays
+        if type(number) is not int or not 0 <= number < self.study.algorithm.rounds:
+            raise InvalidInput(f"a sum of round {number!r:.20}: refused")
+        parties = sorted(set(given.reshape(-1).tolist()))
+        if any(type(p) is not int or p not in range(self.session.parties) for p in parties):
+            raise InvalidInput("a sum of parties that are not in the roster: refused")
+        fault = self._limits.fault(total, parties, number)
+        if fault:
+            self.refusal = refused(number, f"the sum of {len(parties)} parties", fault)
+            raise self.refusal
+        return self._reply("sum")
 
     def _ask(self, packet: wire.Packet) -> bytes:
         """One turn: pay, read, bound, add noise; under a secure sum also mask."""

@@ -3,6 +3,10 @@
 A round is one exchange, or the several of a secure sum (`opening`). If too few parties answer, an
 attempt fails; it is tried again with fresh noise as often as the study allows, then the round is
 left out.
+
+Once a sum has its noise, the server holds it against what records, bounds and noise allow
+(`sum_limits`). A sum beyond its limits fails the attempt; without retries left the run ends.
+Parties get the sums that counted, and hold them against the same limits.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -27,7 +31,8 @@ from unisono.engines.distributed.questions import QUESTION_BYTES, Question, requ
 from unisono.engines.distributed.results import ResultSigner, result_hash
 from unisono.engines.record_order import order_of, schedule_of
 from unisono.engines.requirements import require_begun
-from unisono.errors import DishonestServer, InvalidInput
+from unisono.engines.sum_limits import StudyLimits, refused
+from unisono.errors import DishonestServer, InvalidInput, SumRefused
 from unisono.secagg.encoding import signed
 from unisono.secagg.server import TooFew
 from unisono.secagg.session import Session
@@ -35,7 +40,7 @@ from unisono.secagg.session import Session
 # Seconds in which a party that is not gone is back: it tries again every few.
 _RETURN = 60.0
 
-ServerNoise = Callable[[int, tuple[int, ...]], np.ndarray]
+ServerNoise = Callable[[int, tuple[int, ...], int], np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -142,6 +147,9 @@ class _Run:
         # Who said, before it was asked, that its ledger paid for training the model that is judged.
         self.learnt = np.zeros(facts.parties, bool)
         self.saved = Checkpoint(checkpoint, session.id.hex()) if checkpoint else None
+        self.limits = StudyLimits(study)
+        self.refusal: SumRefused | None = None  # of the last attempt
+        self.sum: Ask | None = None  # the last one that counted, for the parties
         self.opening = Opening(session, self.present, conditions.connect_timeout, say)
 
     def all(
@@ -211,7 +219,7 @@ class _Run:
         for connect_timeout in (0.0, min(self.conditions.connect_timeout, _RETURN)):
             if not informed or wanted - informed:
                 here = self.present.wait_for(wanted - informed, connect_timeout, self.say)
-                asks = {party: [told] for party in here if party not in informed}
+                asks = {p: [*self._sum_first, told] for p in here if p not in informed}
                 informed |= set(self.present.exchange(asks).get("finish", {})) if asks else set()
         return frozenset(informed)
 
@@ -228,10 +236,13 @@ class _Run:
         while True:
             self.present.wait(int(self.needed[number]), self.conditions.connect_timeout, self.say)
             attempt = self._secure if self.study.trust is Trust.SECURE_SUM else self._plain
+            self.refusal = None
             found = attempt(number, jax.tree.leaves(seen))
-            if found is not None:
+            if found is not None and self._allowed(number, *found):
                 self._merge(number, *found)
                 return
+            if self.refusal is not None and self.attempt >= self.study.facts.retries:
+                raise self.refusal
             if self.attempt >= self.study.facts.retries:
                 self.say(f"round {number + 1} is left out: too few parties answered")
                 return
@@ -241,9 +252,29 @@ class _Run:
                 f"{self.study.facts.retries} retries)"
             )
 
+    def _allowed(self, number: int, total: np.ndarray, parties: Sequence[int]) -> bool:
+        """Whether a sum is within its limits; one that is not was released all the same."""
+        fault = self.limits.fault(total, parties, number)
+        if fault:
+            self.transcript.record(number, "refused sum", total, EVERYONE)
+            self._refuse(refused(number, f"the sum of {len(parties)} parties", fault))
+        return not fault
+
+    def _refuse(self, refusal: SumRefused) -> None:
+        self.refusal = refusal
+        self.say(str(refusal).partition("\n")[0])
+
+    @property
+    def _sum_first(self) -> list[Ask]:
+        """What parties are told before they are asked again. Nobody hears of records that were
+        named, but for their owners."""
+        return [] if self.sum is None or self.study.algorithm.named is not None else [self.sum]
+
     def _merge(self, number: int, total: np.ndarray, parties: Sequence[int]) -> None:
         facts = self.study.facts
         self.transcript.record(number, "sum", total, EVERYONE)
+        told = [total.astype(np.int32), np.array(parties, np.int32)]
+        self.sum = Ask("sum", {"round": number}, told, "sum")
         self.counted[list(parties)] = number
         self.opened = self.opened + 1
         records = sum(facts.records[party] for party in parties)
@@ -268,12 +299,24 @@ class _Run:
             scalars["counted"] = np.where(own, self.counted, -1).tolist()
         ask = Ask("ask", scalars, public, expected)
         self._save(number, begun=True)
-        replies = self.present.exchange({party: [ask] for party in parties}) if parties else {}
+        asks = {party: [*self._sum_first, ask] for party in parties}
+        replies = self.present.exchange(asks) if parties else {}
         answers = agreeing(read(replies.get("ask", {}), lambda party, arrays: arrays[0]))
         self._saw(number, answers)
+        if self.study.trust is Trust.LOCAL:
+            answers = {p: own for p, own in answers.items() if self._keeps(number, p, own)}
         if len(answers) < self.needed[number]:
             return None
-        return _total(self.study, number, answers, self.server_noise), list(answers)
+        return _total(self.study, place, answers, self.server_noise), list(answers)
+
+    def _keeps(self, number: int, party: int, value: np.ndarray) -> bool:
+        """Whether a party's own value, which has all of its noise, is within its limits; else the
+        party is left out of the round."""
+        fault = self.limits.fault_of(value, party, number)
+        if fault:
+            name = self.session.roster.names[party]
+            self._refuse(refused(number, f"the value of {name}", fault, single=True))
+        return not fault
 
     def _secure(self, number: int, public: list[Any]) -> tuple[np.ndarray, list[int]] | None:
         """The server learns the sum over the survivors."""
@@ -294,6 +337,7 @@ class _Run:
                     question,
                     SumAttempt(number + 1, place.attempt) if ahead else None,
                     lambda masked: self._saw(number, masked),
+                    self._sum_first,
                 )
                 asked = question.digest(self.session.attempt(*place))
                 self.asked[number] = np.frombuffer(asked, np.uint8)
@@ -337,7 +381,10 @@ class _Run:
 
 
 def _total(
-    study: Study, number: int, answers: Mapping[int, np.ndarray], server_noise: ServerNoise | None
+    study: Study,
+    place: SumAttempt,
+    answers: Mapping[int, np.ndarray],
+    server_noise: ServerNoise | None,
 ) -> np.ndarray:
     """The noisy sum of a round as integers that wrap modulo 2^32, as in process."""
     if study.algorithm.combine == "each":
@@ -351,5 +398,5 @@ def _total(
     if study.trust is Trust.TRUSTED_SERVER:
         if server_noise is None:
             raise InvalidInput("a trusted server needs its own source of noise")
-        total = total + server_noise(number, total.shape)
+        total = total + server_noise(place.round, total.shape, place.attempt)
     return signed(total.astype(np.uint64), 32)

@@ -65,7 +65,7 @@ def a_query(folder):
 @pytest.mark.parametrize(
     "entrance", [a_statistic, a_fit, a_choice, a_search, a_search_at_random, a_query]
 )
-def test_a_simulation_is_the_same_more_than_a_year_later(tmp_path, set_ahead, entrance):
+def test_a_simulation_is_the_same_decades_later(tmp_path, set_ahead, entrance):
     (tmp_path / "first").mkdir()
     (tmp_path / "second").mkdir()
     first = entrance(tmp_path / "first")

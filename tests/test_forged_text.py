@@ -122,6 +122,13 @@ def test_a_query_of_several_lines_is_no_forgery():
         parse_policy(forged, "policy.toml")
 
 
+def test_tabs_separate_cells_and_nothing_else():
+    tabs = STUDY.replace("[data.columns]", '[data.csv]\nseparator = "\\t"\n[data.columns]')
+    assert parse_study(tabs).data.csv.separator == "\t"
+    with pytest.raises(InvalidInput, match="U\\+000A"):
+        parse_study(tabs.replace('"\\t"', '"\\n"'))
+
+
 @FORGED
 @pytest.mark.parametrize("field", ["name", "values", "label"])
 def test_a_codebook_is_refused(tmp_path, field, odd):

@@ -152,15 +152,15 @@ def _unfilled(document: Any) -> Iterator[Fault]:
             yield place, f"is still {TODO}: {words}"
 
 
-# Nothing else is written on several lines.
-_OF_LINES = ("source", "sql")
+# A query may take several lines, and cells may be separated by tabs.
+_LAYOUT = {("source", "sql"): b"\n\r\t", ("csv", "separator"): b"\t"}
 
 
 def _forged(document: Any) -> Iterator[Fault]:
     """Text with which a file could write lines of its own on the screen of whoever checks it."""
     for place, said in _texts(document):
         key = place[-1] if place else ""
-        shown = said.translate(dict.fromkeys(b"\n\r\t", " ")) if place == _OF_LINES else said
+        shown = said.translate(dict.fromkeys(_LAYOUT.get(place[-2:], b""), " "))
         for text in (shown, key if isinstance(key, str) else ""):
             if found := controls(text):
                 yield (

@@ -172,7 +172,7 @@ def file_ledger(tmp_path, policy):
 @pytest.fixture
 def set_ahead(monkeypatch, policy):
     """Set the clock ahead by decades, for all that is made from now on."""
-    machine = time.time
+    real = Ledger.in_memory(policy, ACCOUNTANT)
 
     def ahead():
         return 4e9 + time.monotonic()  # 2096, also beside a clock that jumps
@@ -180,10 +180,6 @@ def set_ahead(monkeypatch, policy):
     def jump():
         monkeypatch.setattr(time, "time", ahead)
         monkeypatch.setattr("unisono.deployment.record.now", lambda: time.ctime(ahead()))
-        real = Ledger.in_memory(policy, ACCOUNTANT, clock=machine)
-        for make in (Ledger.create, Ledger.open, Ledger.in_memory, Ledger.all_in_memory):
-            given = [ahead if one is machine else one for one in make.__func__.__defaults__]
-            monkeypatch.setattr(make.__func__, "__defaults__", tuple(given))
         # Where nothing differs, it is not because nobody has read the clock.
         assert Ledger.in_memory(policy, ACCOUNTANT)._header.time[:4] > real._header.time[:4]
 

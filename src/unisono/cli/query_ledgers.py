@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from unisono.accounting.accountant import ACCOUNTANT
-from unisono.core.clock import ledger_clock
 from unisono.core.journal import read, unavailable
 from unisono.core.ledger import Ledger
 from unisono.core.ledger import terms as terms_of
@@ -130,7 +129,7 @@ def opened(
 
 def _begun(one: Payer, terms: Policy, setting: "Setting") -> Ledger:
     if setting.seed is not None:
-        return Ledger.in_memory(terms, ACCOUNTANT, setting.seed, ledger_clock(setting.seed))
+        return Ledger.in_memory(terms, ACCOUNTANT, setting.seed)
     try:
         one.ledger.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

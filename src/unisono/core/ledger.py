@@ -27,13 +27,13 @@ import math
 import os
 import secrets
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
 from unisono.core import journal, notebook
+from unisono.core.clock import ledger_clock
 from unisono.core.collector import collector_paused
 from unisono.core.costs import Cost, KnownCost, checked_cost, cost_name, counted_again
 from unisono.core.events import NOTHING, Composed, Event, canonical, composed_from_json
@@ -64,7 +64,7 @@ from unisono.errors import (
 FORMAT = "unisono-ledger-3"
 _OLDER = "unisono-ledger-2"  # without a filter; its lines are replayed under it
 _BOUGHT = "bought"
-Clock = Callable[[], float]  # seconds since 1970, as time.time
+Clock = Callable[[], float]  # seconds since 1970; without one, `ledger_clock` of the seed
 
 
 class Accountant(Protocol):
@@ -124,11 +124,11 @@ class Ledger(_Uncopyable):
         accountant: Accountant,
         seed: int | None,
         policy: Policy | None = None,
-        clock: Clock = time.time,
+        clock: Clock | None = None,
     ) -> None:
         if maker is not _LEDGERS_ONLY:
             raise GrantMisused("use Ledger.create, Ledger.open or Ledger.in_memory")
-        self._header, self._clock = header, clock
+        self._header, self._clock = header, clock or ledger_clock(seed)
         # What the ledger allows, and what its owner does, who may allow less.
         self._allowed, self._own = header.policy, policy
         self._raises: tuple[Raise, ...] = ()
@@ -167,7 +167,7 @@ class Ledger(_Uncopyable):
         policy: Policy,
         accountant: Accountant,
         seed: int | None = None,
-        clock: Clock = time.time,
+        clock: Clock | None = None,
     ) -> "Ledger":
         """A new book at `path`; a seed makes it, and all it pays for, a simulation."""
         journal.create(path, [_first_line(_begun(policy, seed, clock))])
@@ -183,7 +183,7 @@ class Ledger(_Uncopyable):
         policy: Policy,
         accountant: Accountant,
         seed: int | None = None,
-        clock: Clock = time.time,
+        clock: Clock | None = None,
     ) -> "Ledger":
         """A book that is forgotten with the process: for simulations and trying out."""
         first = _begun(policy, seed, clock)
@@ -196,7 +196,7 @@ class Ledger(_Uncopyable):
         policies: Iterable[Policy],
         accountant: Accountant,
         seed: int | None = None,
-        clock: Clock = time.time,
+        clock: Clock | None = None,
     ) -> "list[Ledger]":
         """A book in memory for each of very many parties of a simulation."""
         with collector_paused():
@@ -209,7 +209,7 @@ class Ledger(_Uncopyable):
         accountant: Accountant,
         policy: Policy | None = None,
         seed: int | None = None,
-        clock: Clock = time.time,
+        clock: Clock | None = None,
     ) -> "Ledger":
         """The book at `path`, with all it remembers; `policy`, if given, must be its own, or one
         that only lowers budgets: what it has spent must fit into them."""
@@ -227,7 +227,7 @@ class Ledger(_Uncopyable):
         accountant: Accountant,
         policy: Policy | None,
         seed: int | None,
-        clock: Clock,
+        clock: Clock | None,
     ) -> "Ledger":
         path = file.path
         with file.locked() as lines:
@@ -252,7 +252,7 @@ class Ledger(_Uncopyable):
         lines: Sequence[dict[str, Any]],
         accountant: Accountant,
         policy: Policy | None = None,
-        clock: Clock = time.time,
+        clock: Clock | None = None,
     ) -> "Ledger":
         """A book rebuilt from the lines of a file: no lock, no repair, no writing."""
         ledger = cls(
@@ -1259,11 +1259,11 @@ def require_later(time: object, last: str) -> str:
     return time
 
 
-def _begun(policy: Policy, seed: int | None, clock: Clock) -> Header:
+def _begun(policy: Policy, seed: int | None, clock: Clock | None) -> Header:
     """What a new ledger begins with; a simulation is the same every time."""
     own = secrets.token_hex(16) if seed is None else _simulated_id(seed)
     entropy = "os" if seed is None else "simulation"
-    return Header(policy, entropy, own, _written_time(int(clock())))
+    return Header(policy, entropy, own, _written_time(int((clock or ledger_clock(seed))())))
 
 
 @lru_cache(maxsize=1)

@@ -25,7 +25,6 @@ import numpy as np
 
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.core.certificate import Certificate, certify
-from unisono.core.clock import ledger_clock
 from unisono.core.costs import added
 from unisono.core.events import Composed
 from unisono.core.ledger import Ledger
@@ -489,7 +488,7 @@ class LocalRun:
         policy = self.policies[name]
         if self.place.seed is not None:
             seed = self.place.seed
-            return Ledger.in_memory(policy.core_policy(), ACCOUNTANT, seed, ledger_clock(seed))
+            return Ledger.in_memory(policy.core_policy(), ACCOUNTANT, seed)
         folder_for(policy.ledger_path.parent)
         ledger = policy.open_ledger()
         remember(self.sets[name], policy.ledger_path)

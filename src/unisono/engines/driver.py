@@ -298,9 +298,10 @@ class _Work:
         for row, number in enumerate(rounds):
             present = np.flatnonzero(self._chunk.alive[number]).tolist()
             if isinstance(seen, SumSummary):
-                found = [float(part[row]) for part in seen]
+                low, high, l2 = (float(part[row]) for part in seen)
                 size = math.prod(self.shape)
-                faults = [self._limits.of(present, number, size).summary_fault(*found, size)]
+                limits = self._limits.of(present, number, size)
+                faults = [limits.summary_fault(low, high, l2, size)]
             elif single and seen[1] is not None:
                 values = seen[1][row]
                 faults = [self._limits.fault_of(values[p], p, number) for p in present]

@@ -11,7 +11,6 @@ import numpy as np
 
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.core.algorithm import Facts
-from unisono.core.clock import ledger_clock
 from unisono.core.defaults import default_colluders
 from unisono.core.events import Composed
 from unisono.core.ledger import Ledger
@@ -230,7 +229,7 @@ def fresh_ledgers(
         Policy(name, budget, exceptions[budget], relation, unit)
         for name, budget in zip(members.names, budgets, strict=True)
     ]
-    return Ledger.all_in_memory(policies, ACCOUNTANT, seed, ledger_clock(seed))
+    return Ledger.all_in_memory(policies, ACCOUNTANT, seed)
 
 
 def given_ledgers(given: Any, members: Parties, seed: int | None) -> list[Ledger]:

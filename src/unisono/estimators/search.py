@@ -23,7 +23,6 @@ from sklearn.base import clone, is_regressor
 from sklearn.utils import check_consistent_length
 
 from unisono.accounting.accountant import ACCOUNTANT
-from unisono.core.clock import ledger_clock
 from unisono.core.costs import everyone
 from unisono.core.events import Distance, Sensitivity, positive
 from unisono.core.ledger import Ledger
@@ -73,7 +72,7 @@ def private_search(
     if book is None:
         warn_of_fresh(random_state)
         policy = Policy("search", Budget(total, delta), relation=relation)
-        book = Ledger.in_memory(policy, ACCOUNTANT, random_state, ledger_clock(random_state))
+        book = Ledger.in_memory(policy, ACCOUNTANT, random_state)
     judges = np.random.default_rng(random_state).random(len(X)) < holdout
     if not judges.any() or judges.all():
         raise InvalidInput(

@@ -4,7 +4,6 @@ import os
 from pathlib import Path
 
 from unisono.accounting.accountant import ACCOUNTANT
-from unisono.core.clock import ledger_clock
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.trust import Relation, Unit
@@ -31,5 +30,5 @@ def open_ledger(
         person=person,
     )
     if Path(path).exists():
-        return Ledger.open(path, ACCOUNTANT, policy, seed, ledger_clock(seed))
-    return Ledger.create(path, policy, ACCOUNTANT, seed, ledger_clock(seed))
+        return Ledger.open(path, ACCOUNTANT, policy, seed)
+    return Ledger.create(path, policy, ACCOUNTANT, seed)

@@ -59,10 +59,10 @@ import numpy as np
 from scipy.special import erfcx, log_ndtr, ndtr
 
 from unisono.accounting import gaussian, law_costs, renyi
-from unisono.accounting.bracketing import curve_above
+from unisono.accounting.bracketing import curve_above, estimate_epsilon
 from unisono.accounting.curve import PrivacyCurve
 from unisono.accounting.integer_noise import divisibility_gap
-from unisono.accounting.pairs import ApproximatePair, Pair
+from unisono.accounting.pairs import LARGEST_LOSS, ApproximatePair, Pair
 from unisono.accounting.validation import FloatArray
 from unisono.core.events import NOTHING, Composed, DiscreteGaussian, Event, Everyone
 from unisono.core.trust import Relation
@@ -79,6 +79,7 @@ _SMALLEST = 1e-8  # mu^2 below which that error is not known, and nothing is lef
 _ORDERS = np.unique(np.concatenate([np.arange(2, 65), np.geomspace(72, 4096, 40).round()]))
 Profile = Callable[[FloatArray], FloatArray]
 Side = tuple[FloatArray, FloatArray]  # losses, and their masses under P
+_NOWHERE: Side = np.zeros(1), np.zeros(1)
 
 
 # ------------------------------------------------------------------- filter
@@ -105,7 +106,7 @@ def charge(wallet: Wallet, history: Composed, relation: Relation) -> Wallet | No
     law = law_of(history, relation, wallet.epsilon, wallet.delta)
     if wallet.fresh:
         found = _first(wallet, law) or _closed(wallet, law.pure, law.extra)
-        if found is None and PrivacyCurve(history, relation).fits(wallet.epsilon, wallet.delta):
+        if found is None and _fits(wallet, law, history, relation):
             # Nothing was seen: exact composition, after which nothing remains.
             return wallet._replace(window=None, mu2=0.0, left=0.0)
         return found
@@ -128,7 +129,7 @@ def follows(before: Wallet, after: Wallet, history: Composed, relation: Relation
     """Whether (*) certainly holds between two states as they were written, for this request."""
     if before[:2] != after[:2] or history.discloses or not 0 <= after.left <= before.left:
         return False
-    if after.mu2 is not None and before.mu2 is None:
+    if after.mu2 is not None and (before.mu2 is None or not 0 <= after.mu2 <= before.mu2):
         return False
     if before.delta == 0:
         pure = _strictly_pure(history, relation)
@@ -138,7 +139,7 @@ def follows(before: Wallet, after: Wallet, history: Composed, relation: Relation
     else:
         law = law_of(history, relation, before.epsilon, before.delta)
         if before.fresh and after.window is None and after.mu2 == after.left == 0:
-            return PrivacyCurve(history, relation).fits(before.epsilon, before.delta)
+            return _fits(before, law, history, relation)
     eta = before.left - after.left - law.extra
     clock = before.clock + (law.mu2 or 0.0)
     if not (eta >= 0 and after.clock >= clock):
@@ -149,7 +150,9 @@ def follows(before: Wallet, after: Wallet, history: Composed, relation: Relation
         more = after.window - before.window
         if law.mu2 is None and law.pure is None:
             eta -= _REACH * before.delta
-            if not (eta >= 0 and _beyond(law, float(more)) <= _REACH * before.delta):
+            if not (eta >= 0 and more > 0):
+                return False
+            if not _beyond(law, float(more)) <= _REACH * before.delta:
                 return False
         elif more < (law.pure or 0):
             return False
@@ -163,6 +166,13 @@ def follows(before: Wallet, after: Wallet, history: Composed, relation: Relation
     if law.mu2 is not None:
         return after.mu2 <= before.mu2 - law.mu2
     return _certified(law, before.mu2, after.mu2, _window(before), eta)
+
+
+def _fits(wallet: Wallet, law: "Law", history: Composed, relation: Relation) -> bool:
+    """Whether exact composition certainly is within the budget."""
+    if law.infinite >= wallet.delta:
+        return False
+    return PrivacyCurve(history, relation).fits(wallet.epsilon, wallet.delta)
 
 
 def _moved(wallet: Wallet, law: "Law") -> Wallet | None:
@@ -184,8 +194,11 @@ def _moved(wallet: Wallet, law: "Law") -> Wallet | None:
 
 
 def _first(wallet: Wallet, law: "Law") -> Wallet | None:
-    moved, mu2 = _moved(wallet, law), _remaining(wallet, law)
-    return None if moved is None or mu2 < 0 else moved._replace(mu2=_rounded(mu2))
+    moved = _moved(wallet, law)
+    if moved is None:
+        return None
+    mu2 = _remaining(wallet, law)
+    return None if mu2 < 0 else moved._replace(mu2=_rounded(mu2))
 
 
 def _remaining(wallet: Wallet, law: "Law") -> float:
@@ -244,8 +257,7 @@ def gaussian_reach(wallet: Wallet) -> float:
     at the beginning."""
     if wallet.clock == 0:
         return 0.0
-    start = begin(wallet.epsilon, wallet.delta).mu2
-    assert start is not None
+    start = begin(wallet.epsilon, wallet.delta).mu2 or 0.0
     levels = [start * 2.0**-level for level in range(_LEVELS)]
     clock = min((level for level in levels if level >= wallet.clock), default=None)
     return _FAR if clock is None else _reach_of_clock(clock, wallet.delta)
@@ -320,6 +332,8 @@ class Law:
     extra: float = 0.0
 
     def __post_init__(self) -> None:
+        if not self.sides and self.mu2 is None and self.pure is None:
+            raise ArithmeticError("a pair of distributions has no losses")
         numbers = [self.infinite, self.extra, self.mu2 or 0.0]
         for losses, masses in self.sides:
             numbers += [*losses, *masses]
@@ -354,6 +368,8 @@ def law_of(history: Composed, relation: Relation, epsilon: float, delta: float) 
         more = math.fsum(count * one.slack for one, (_, count) in pairs)
         return Law(mu2=mu2 * (1 + 1e-12), extra=extra + 3.1 * more)
     pure = _pure_sum(history, relation)
+    if (pure is None or pure > epsilon) and _hopeless(history, relation, epsilon, delta):
+        return Law((_NOWHERE,), infinite=1.0)
     side, infinite = _sides(history, relation, pure, 1e-5 * delta, delta)
     return Law(side, infinite, pure, None, extra)
 
@@ -435,10 +451,20 @@ def _sides(
         top = max(float(one.epsilon(smallest)) for one in curves)
         above, below = (lambda x, one=one: one.deltas(x) * (1 + 1e-9) for one in curves)
         ways = above, below
-    top = min(top, limit)
+    top = min(top, limit, LARGEST_LOSS)
     grid = np.linspace(-top, top, 13 if top == limit and limit < 1 else 161)
     both = [_from_profile(grid, _both_signs(*order, limit)) for order in (ways, (ways[1], ways[0]))]
     return tuple(side for side, _ in both), max(infinite for _, infinite in both)
+
+
+def _hopeless(history: Composed, relation: Relation, epsilon: float, delta: float) -> bool:
+    """Whether one release alone exceeds the budget, or all together have losses beyond any: what
+    grids are too small for."""
+    pairs = [(law_costs.pair(event, relation), count) for event, count in history.parts]
+    known = [(pair, count) for pair, count in pairs if pair is not None]
+    if any(max(pair.hockey_stick(epsilon)) > delta for pair, _ in known):
+        return True
+    return bool(known) and estimate_epsilon(known, delta) > LARGEST_LOSS
 
 
 def _renyi_curve(history: Composed, relation: Relation) -> FloatArray | None:
@@ -453,7 +479,7 @@ def _from_renyi(curve: FloatArray, x: FloatArray) -> FloatArray:
     """``delta(x) <= e^{(a-1)(D_a - x)} (1 - 1/a)^{a-1} / a`` at every order (Canonne, Kamath and
     Steinke 2020, Proposition 12)."""
     scaled = (_ORDERS - 1) * (curve - x[:, None]) + (_ORDERS - 1) * np.log1p(-1 / _ORDERS)
-    return np.minimum(1.0, np.exp(np.min(scaled - np.log(_ORDERS), axis=1)))
+    return np.exp(np.minimum(np.min(scaled - np.log(_ORDERS), axis=1), 0.0))
 
 
 def _mixed(
@@ -601,8 +627,10 @@ def _remembered(law: Law, mu2: float, window: tuple[float, float], rate: float) 
     for step in (1.0005, 1.001, 1.002, 1.005, 1.01, 1.03, 1.1, 1.3):
         top = min(top * step, mu2)
         eta = law.infinite + rate * top
-        if _certified(law, mu2, _rounded(mu2 - top), window, eta):
-            return _Charge(top, eta)
+        after = _rounded(mu2 - top)
+        if _certified(law, mu2, after, window, eta):
+            # A rest that is too small to keep is part of the charge, for larger pockets too.
+            return _Charge(top if after else mu2, eta)
         if top == mu2:
             break
     return None

@@ -230,6 +230,26 @@ def test_what_is_too_small_to_keep_is_charged():
     assert granted
 
 
+def test_small_pure_requests_leave_the_gaussian_form_open():
+    """They closed it where rounding errors exceed their cost."""
+    wallet = charged(normal(0.02))
+    for history in (laplace(1e-9), laplace(1e-7) * 1000, response(1e-5)):
+        after = filter.charge(wallet, history, RELATION)
+        assert wallet.mu2 * 0.99 < after.mu2 < wallet.mu2
+        assert filter.follows(wallet, after, history, RELATION)
+
+
+def test_a_gaussian_pair_dominates_randomized_response():
+    """mu = epsilon sqrt(pi / 2), and none 1 % smaller for small epsilon."""
+    for epsilon in np.geomspace(1e-3, 30, 40):
+        x = np.linspace(0, epsilon, 401)
+        truth = -np.expm1(x - epsilon) / (1 + math.exp(-epsilon))
+        mu2 = math.pi / 2 * epsilon**2
+        assert np.all(truth <= profile(x, mu2) + 1e-15)
+        if epsilon < 0.1:
+            assert np.any(truth > profile(x, 0.98 * mu2))
+
+
 @pytest.mark.parametrize(
     "pair",
     [

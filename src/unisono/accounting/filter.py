@@ -76,6 +76,7 @@ _REACH = _WINDOWS / 8  # of delta, for losses of one plan beyond its reach
 _FAR = 1e6  # a reach that is of no use
 _SAFE = 1e-10  # relative error granted to evaluations of the normal distribution
 _SMALLEST = 1e-8  # mu^2 below which that error is not known, and nothing is left
+_NEGLIGIBLE = 1e-6  # of mu^2: a charge that is not worth a search
 _ORDERS = np.unique(np.concatenate([np.arange(2, 65), np.geomspace(72, 4096, 40).round()]))
 Profile = Callable[[FloatArray], FloatArray]
 Side = tuple[FloatArray, FloatArray]  # losses, and their masses under P
@@ -165,6 +166,8 @@ def follows(before: Wallet, after: Wallet, history: Composed, relation: Relation
         return after.mu2 <= _remaining(before, law)
     if law.mu2 is not None:
         return after.mu2 <= before.mu2 - law.mu2
+    if after.mu2 <= before.mu2 - _plain_charge(law).mu2:
+        return True
     return _certified(law, before.mu2, after.mu2, _window(before), eta)
 
 
@@ -235,8 +238,12 @@ def _next(wallet: Wallet, law: "Law") -> Wallet | None:
     # remembered.
     left = moved.left
     rate = 2.0 ** (math.floor(2 * math.log2(0.8 * left / wallet.mu2)) / 2) if left > 0 else 0.0
-    found = _smallest_charge(law, wallet.mu2, _window(wallet), rate)
+    plain, found = _plain_charge(law), None
+    if not plain.mu2 < _NEGLIGIBLE * wallet.mu2:
+        found = _smallest_charge(law, wallet.mu2, _window(wallet), rate)
     if found is None or not found.eta <= left:
+        found = plain  # evaluations are not exact enough for the smallest requests
+    if not found.mu2 <= wallet.mu2:
         return None
     return moved._replace(mu2=_rounded(wallet.mu2 - found.mu2), left=_less(left, found.eta))
 
@@ -581,6 +588,13 @@ def _left(x: FloatArray, side: Side, infinite: float, mu2: float) -> FloatArray:
 class _Charge(NamedTuple):
     mu2: float
     eta: float
+
+
+def _plain_charge(law: Law) -> _Charge:
+    """Randomized response is dominated by ``G(epsilon sqrt(pi / 2))``, as ``2 Phi(mu / 2) - 1 >=
+    tanh(epsilon / 2)``: its trade-off function is the largest convex one through that point."""
+    pure = math.inf if law.pure is None else float(law.pure)
+    return _Charge(math.pi / 2 * pure * pure * (1 + 1e-12), 0.0)
 
 
 def _smallest_charge(

@@ -129,7 +129,9 @@ class Exact:
         self.epsilon, self.delta, self.half = epsilon, delta, int(4 / STEP)
         one = np.zeros(2 * self.half + 1)
         one[self.half] = 1.0
-        self.sides, self.names, self.mu2, self.total, self.lost = (one, one), (), 0.0, 0.0, 0.0
+        self.sides: tuple[Any, ...] = (one, one)
+        self.names: tuple[Any, ...] = ()
+        self.mu2 = self.total = self.lost = 0.0
 
     def __hash__(self) -> int:
         return hash(self.names)
@@ -142,13 +144,11 @@ class Exact:
         new.names = tuple(sorted((*self.names, (move.kind, move.size))))
         new.mu2, new.sides, new.lost = self.mu2 + move.mu**2, self.sides, self.lost + move.infinite
         new.total = self.total + move.size if move.kind in ("laplace", "response") else math.inf
-        if move.kind == "plan":
-            laws = filter.law_of(move.history, RELATION, self.epsilon, self.delta).sides
+        if not move.mu:
+            laws: Any = ((move.losses, move.masses),) * 2
+            if move.kind == "plan":
+                laws = filter.law_of(move.history, RELATION, self.epsilon, self.delta).sides
             new.sides = tuple(map(self._add, self.sides, laws))
-        elif not move.mu:
-            new.sides = (self._add(self.sides[0], (move.losses, move.masses)),) * 2
-            if self.sides[0] is not self.sides[1]:
-                new.sides = (new.sides[0], self._add(self.sides[1], (move.losses, move.masses)))
         within = new.total <= self.epsilon * (1 + 1e-12) or new.spent <= self.delta
         return new if within else None
 
@@ -159,7 +159,7 @@ class Exact:
 
     @property
     def spent(self) -> float:
-        x = self.epsilon * (1 - (np.arange(2 * self.half + 1) - self.half) * STEP)
+        x: Any = self.epsilon * (1 - (np.arange(2 * self.half + 1) - self.half) * STEP)
         profile = filter.profile_of(x, self.mu2)
         return self.lost + max(float(one @ profile) for one in self.sides)
 
@@ -212,13 +212,14 @@ class Game:
         self.epsilon, self.options, self.steps = epsilon, options, steps
         step = epsilon / (48 * math.ceil(size / 2 * epsilon / span / 48))
         self.grid = step * np.arange(-(size // 2), size // 2 + 1)
-        self.step, self.found = step, {}
+        self.step = step
+        self.found: dict[tuple[int, State], Any] = {}
 
     def value(self, k: int, state: State) -> np.ndarray:
         key = k, state
         if key not in self.found:
             best = -np.expm1(np.minimum(self.epsilon - self.grid, 0.0))
-            which, moves = np.full(len(best), -1), []
+            which, moves = np.full(len(best), -1), list[Any]()
             for move in self.options(k, state) if k < self.steps else ():
                 after = state.grant(move)
                 if after is None:
@@ -353,7 +354,8 @@ def requests(budget: tuple[float, float], turns: Sequence[Composed]) -> dict[str
         counts = [(n - i + len(turns) - 1) // len(turns) for i in range(len(turns))]
         return compose(one * count for one, count in zip(turns, counts, strict=True) if count)
 
-    n, wallet = -1, filter.begin(*budget)
+    n = -1
+    wallet: Wallet | None = filter.begin(*budget)
     while wallet is not None:
         n += 1
         wallet = filter.charge(wallet, turns[n % len(turns)], RELATION)

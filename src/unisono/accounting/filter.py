@@ -69,7 +69,7 @@ from unisono.core.trust import Relation
 from unisono.core.wallet import Wallet
 from unisono.errors import ConditionViolated
 
-SPARE = 0.02  # of delta, for tails and for what samplers leave: .2 % of Gaussian requests
+SPARE = 0.02  # of delta, for tails and for what samplers leave: up to .5 % of Gaussian requests
 _WINDOWS = 0.25 * SPARE  # of delta, for losses beyond the windows of Gaussian releases
 _LEVELS = 14  # clocks at which those are known
 _REACH = _WINDOWS / 8  # of delta, for losses of one plan beyond its reach

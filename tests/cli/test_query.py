@@ -502,7 +502,7 @@ def test_a_link_or_another_folder_is_the_same_data_set(clinics, monkeypatch):
     for way in ("../a.csv", "b_2024.csv", clinics / "a.csv"):
         refused = spend_all(way)
         assert refused.exit_code == 3
-        assert "1 of 1 is spent" in refused.stderr
+        assert "Of epsilon 1, nothing is left" in refused.stderr
     assert [path.name for path in clinics.rglob("*.ledger")] == ["a.ledger"]
 
 
@@ -543,7 +543,7 @@ def test_second_ledgers_are_begun_on_purpose_and_say_what_they_forget(clinics):
     assert second.exit_code == 0
     said = " ".join(second.stderr.split())
     assert "NOT counted are:" in said
-    assert "a.ledger: 1 of 1 is spent" in said
+    assert "a.ledger: 100 % of epsilon 1 at delta 0 is spent" in said
     assert (clinics / "books" / "a.ledger").exists()
     assert spend_all("a.csv", "--second-ledgers", "books").exit_code == 3
 
@@ -593,7 +593,7 @@ def test_python_pays_from_the_same_ledger(clinics):
     book = unisono.ledger_for("a.csv", epsilon=1.0)
     unisono.count(np.ones(200, bool), epsilon=1.0, ledger=book)
     book.close()
-    assert "1 of 1 is spent" in spend_all("a.csv").stderr
+    assert "Of epsilon 1, nothing is left" in spend_all("a.csv").stderr
 
 
 # ------------------------------------------------------------- persons

@@ -21,8 +21,8 @@ from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.trust import SERVER
 from unisono.core.values import sum_sensitivity
-from unisono.core.verification import verify
 from unisono.errors import LedgerCorrupted, UnisonoError
+from unisono.statistics.ledgers import verify
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def genuine(tmp_path_factory):
 
 def read_everywhere(path):
     """All who read ledgers: each understands it or says why not."""
-    verify(path, ACCOUNTANT)
+    verify(path)
     check_book(path, None)
     with contextlib.suppress(UnisonoError):
         book = read_book(path)
@@ -114,4 +114,4 @@ def test_a_chained_line_that_is_no_table_is_corruption(genuine, tmp_path, body):
     read_everywhere(path)
     with pytest.raises(LedgerCorrupted, match="cannot be understood"):
         read_book(path)
-    assert not verify(path, ACCOUNTANT).sound
+    assert not verify(path).sound

@@ -14,8 +14,8 @@ from unisono.core.events import Event, Gaussian, Laplace, Poisson, bounded_sum
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.trust import FINAL_MODEL, SERVER, Relation
-from unisono.core.verification import verify
 from unisono.errors import BudgetExceeded, LedgerCorrupted
+from unisono.statistics.ledgers import verify
 from unisono.studies.keys import Identity
 
 BOUND = bounded_sum(l1=1.0, l2=1.0, linf=1.0)
@@ -147,7 +147,7 @@ def test_what_a_plan_does_not_use_stays_charged(tmp_path):
         reopened.authorize(everyone(laplace(0.2)))
     assert reopened.left(SERVER) == left
     assert ledger.left(SERVER) == left
-    assert verify(path, ACCOUNTANT).sound
+    assert verify(path).sound
 
 
 def test_a_plan_that_one_ledger_cannot_bear_charges_nobody():
@@ -173,7 +173,7 @@ def _rewritten(tmp_path, change):
 
 def test_the_genuine_states_are_sound(tmp_path):
     path = _rewritten(tmp_path, lambda grants: None)
-    assert verify(path, ACCOUNTANT).sound
+    assert verify(path).sound
     Ledger.open(path, ACCOUNTANT)
 
 
@@ -182,7 +182,7 @@ def test_a_line_that_charges_too_little_is_found_by_verify(tmp_path):
         grants[1]["left"][0][2][0][2] *= 1.0005  # mu squared that is left after the Laplace release
 
     path = _rewritten(tmp_path, cheaper)
-    finding = verify(path, ACCOUNTANT)
+    finding = verify(path)
     assert not finding.sound
     assert "less than its releases cost" in finding.finding
 
@@ -194,7 +194,7 @@ def test_what_is_left_never_grows(tmp_path, place):
         last[place] = {0: "-1", 1: 0.0, 2: first[2] * 2, 3: first[3] * 2}[place]
 
     path = _rewritten(tmp_path, grown)
-    assert not verify(path, ACCOUNTANT).sound
+    assert not verify(path).sound
     with pytest.raises(LedgerCorrupted):
         Ledger.open(path, ACCOUNTANT)
 
@@ -219,7 +219,7 @@ def test_an_increase_after_answers_is_a_budget_of_its_own(tmp_path):
     assert second.fresh
     alone = granted(in_memory(), normal(0.05))
     assert granted(ledger, normal(0.05)) == alone  # and not what (2, 2e-6) would admit in all
-    assert verify(tmp_path / "a", ACCOUNTANT).sound
+    assert verify(tmp_path / "a").sound
     assert Ledger.open(tmp_path / "a", ACCOUNTANT).left(SERVER) == ledger.left(SERVER)
 
 
@@ -227,7 +227,7 @@ def test_an_increase_before_the_first_release_is_simply_the_budget(tmp_path):
     ledger = Ledger.create(tmp_path / "a", POLICY, ACCOUNTANT)
     ledger.raise_budget(Budget(2.0, 1e-6), "agreed", NORTH)
     assert granted(ledger, normal(0.05)) == granted(in_memory(2.0), normal(0.05))
-    assert verify(tmp_path / "a", ACCOUNTANT).sound
+    assert verify(tmp_path / "a").sound
 
 
 def test_an_increase_at_the_same_delta_admits_pure_epsilon_only(tmp_path):
@@ -272,7 +272,7 @@ def test_an_older_ledger_is_replayed_under_the_filter(tmp_path):
     assert path.read_bytes().startswith(before)  # nothing of the past is rewritten
     for book in (ledger, Ledger.open(path, ACCOUNTANT)):
         assert book.left(SERVER) == fresh.left(SERVER)
-    assert verify(path, ACCOUNTANT).sound
+    assert verify(path).sound
 
 
 def test_an_older_ledger_that_exceeds_the_budget_says_so_and_stops(tmp_path):
@@ -283,7 +283,7 @@ def test_an_older_ledger_that_exceeds_the_budget_says_so_and_stops(tmp_path):
     assert ledger.left(SERVER).epsilon == 0
     with pytest.raises(BudgetExceeded, match="Older releases"):
         ledger.authorize(everyone(normal(1e-3)))
-    assert verify(path, ACCOUNTANT).sound
+    assert verify(path).sound
     ledger.raise_budget(Budget(2.0, 2e-6), "agreed", NORTH)
     ledger.authorize(everyone(normal(0.1)))
     again = Ledger.open(path, ACCOUNTANT)

@@ -47,6 +47,7 @@ def _begin(epsilon: float, delta: float) -> Wallet:
 def _left(wallet: Wallet) -> Remaining:
     seen = math.inf if wallet.window is None else float(wallet.window)
     pure = max(wallet.epsilon - seen - filter.gaussian_reach(wallet), 0.0)
+    pure = pure if pure > 1e-9 * wallet.epsilon else 0.0  # the rounding of scales is nothing to use
     share = pure / wallet.epsilon if wallet.epsilon else 0.0
     if not wallet.mu2:
         return Remaining(0.0, pure, share)

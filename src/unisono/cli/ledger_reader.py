@@ -15,7 +15,7 @@ from unisono.core.ledger_summary import Entry, Summary, summary
 from unisono.core.policy import Budget, Policy
 from unisono.core.raises import require_key
 from unisono.core.trust import Viewer, describe
-from unisono.core.verification import Verification, verify
+from unisono.core.verification import Verification, verify_charges
 from unisono.core.wallet import Remaining
 from unisono.errors import InvalidInput, UnisonoError
 
@@ -140,7 +140,7 @@ def check_head(head: str | None) -> str | None:
 def check_book(file: Path, head: str | None, key: bytes | None = None) -> Verification:
     """The chain, the head, and whether every line can be understood; with a party's public key,
     whether it signed every raise of the budget."""
-    finding = verify(file, ACCOUNTANT, head)
+    finding = verify_charges(file, ACCOUNTANT, head)
     if not finding.sound:
         return finding
     try:

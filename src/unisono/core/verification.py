@@ -29,7 +29,7 @@ class Verification:
     finding: str
 
 
-def verify(
+def verify_charges(
     path: str | os.PathLike[str], accountant: CheckingAccountant, head: str | None = None
 ) -> Verification:
     """Check a ledger file, and that every charge covers its releases; with a `head` kept elsewhere,

@@ -35,7 +35,7 @@ Where values may be missing, `missing="drop record"` asks for the mean, spread o
 that are there; how many these are is no public number, so it is released in the same event.
 """
 
-from unisono.statistics.ledgers import open_ledger
+from unisono.statistics.ledgers import open_ledger, verify
 from unisono.statistics.one_column import (
     count,
     histogram,
@@ -63,4 +63,5 @@ __all__ = [
     "t_test",
     "total",
     "variance",
+    "verify",
 ]

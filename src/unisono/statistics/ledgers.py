@@ -7,6 +7,7 @@ from unisono.accounting.accountant import ACCOUNTANT
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.trust import Relation, Unit
+from unisono.core.verification import Verification, verify_charges
 
 
 def open_ledger(
@@ -32,3 +33,9 @@ def open_ledger(
     if Path(path).exists():
         return Ledger.open(path, ACCOUNTANT, policy, seed)
     return Ledger.create(path, policy, ACCOUNTANT, seed)
+
+
+def verify(path: str | os.PathLike[str], head: str | None = None) -> Verification:
+    """Check a ledger file, and that every charge covers its releases; with a `head` kept elsewhere,
+    truncation and rewriting show too."""
+    return verify_charges(path, ACCOUNTANT, head)

@@ -294,22 +294,33 @@ class _Work:
     def _require_allowed(self, rounds: range, seen: Any) -> None:
         """Refuse sums that records, bounds and noise do not allow (`sum_limits`): in one process
         that is a fault of code, which no retry would mend."""
-        study, single = self.study, self.study.trust is Trust.LOCAL
-        for row, number in enumerate(rounds):
-            present = np.flatnonzero(self._chunk.alive[number]).tolist()
+        study, limits = self.study, self._limits
+        name, each = study.algorithm.name, study.trust is Trust.LOCAL
+        for parties, rows in self._alike(rounds):
+            numbers = [rounds[row] for row in rows]
             if isinstance(seen, SumSummary):
-                low, high, l2 = (float(part[row]) for part in seen)
+                low, high, l2 = (part[rows] for part in seen)
                 size = math.prod(self.shape)
-                limits = self._limits.of(present, number, size)
-                faults = [limits.summary_fault(low, high, l2, size)]
-            elif single and seen[1] is not None:
-                values = seen[1][row]
-                faults = [self._limits.fault_of(values[p], p, number) for p in present]
+                own = limits.of(parties, numbers[0], size)
+                ends = float(low.min()), float(high.max()), float(l2.max())
+                fault = own.summary_fault(*ends, dimension=size)
+                if fault:
+                    raise refused(numbers[0], f"a sum of {name} in this round or later", fault)
+            elif each and seen[1] is not None and len(parties) <= JOINT_PARTIES:
+                for party in parties:
+                    limits.require(seen[1][rows, party], [party], numbers, f"a value of {name}")
             else:
-                faults = [self._limits.fault(seen[2][row], present, number)]
-            for fault in filter(None, faults):
-                what = "a value" if single else "the sum"
-                raise refused(number, f"{what} of {study.algorithm.name}", fault, single)
+                limits.require(seen[2][rows], parties, numbers, f"the sum of {name}")
+
+    def _alike(self, rounds: range) -> list[tuple[tuple[int, ...], list[int]]]:
+        """The parties of each round, and which rounds have the same parties and the same noise."""
+        study, alike = self.study, dict[Any, list[int]]()
+        for row, number in enumerate(rounds):
+            parties = tuple(np.flatnonzero(self._chunk.alive[number]).tolist())
+            if parties:
+                event = study.algorithm.event_of(study.facts, study.trust, parties[0], number)
+                alike.setdefault((parties, event), []).append(row)
+        return [(parties, rows) for (parties, _), rows in alike.items()]
 
     def _begin(self, grants: Sequence[Grant], server: Any) -> None:
         study, seed = self.study, self.parties[0].ledger.seed

@@ -72,6 +72,17 @@ class SumLimits(NamedTuple):
                 )
         return ""
 
+    def hold(self, totals: np.ndarray) -> bool:
+        """Whether all of several sums (sums, ...) of integers are within the limits."""
+        flat = totals.reshape(len(totals), -1).astype(np.float64)
+        if np.any(flat > self.high) or np.any(flat < self.low):
+            return False
+        lengths = np.sqrt(np.sum(flat * flat, axis=1)) if math.isfinite(self.l2) else np.zeros(1)
+        sums = np.sum(np.abs(flat), axis=1) if math.isfinite(self.l1) else np.zeros(1)
+        return bool(
+            lengths.max() <= self.l2 * _FLOAT_SLACK and sums.max() <= self.l1 * _FLOAT_SLACK
+        )
+
     def summary_fault(self, low: float, high: float, l2: float, dimension: int) -> str:
         """As `fault`, of a sum that is known by its least and its largest number and its l2 norm,
         in 32-bit floats: where sums are too large to be kept."""
@@ -118,6 +129,22 @@ class StudyLimits:
             rows = [(party, self.fault_of(total[party], party, number)) for party in parties]
             return next((f"party {party}: {words}" for party, words in rows if words), "")
         return self.of(parties, number, total.size).fault(total)
+
+    def require(
+        self, totals: np.ndarray, parties: Sequence[int], numbers: Sequence[int], what: str
+    ) -> None:
+        """Refuse one of several sums of these parties, in rounds of the same noise."""
+        each = self.study.algorithm.combine == "each" and len(parties) > 1
+        if not each and self.of(parties, numbers[0], totals[0].size).hold(totals):
+            return
+        for total, number in zip(totals, numbers, strict=True):
+            fault = (
+                self.fault(total, parties, number)
+                if each
+                else self.of(parties, number, total.size).fault(total)
+            )
+            if fault:
+                raise refused(number, what, fault, len(parties) == 1)
 
     def fault_of(self, value: np.ndarray, party: int, number: int) -> str:
         """What is wrong with one party's value that has all of its noise (trust LOCAL)."""

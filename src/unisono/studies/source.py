@@ -138,7 +138,7 @@ def _unfilled(document: Any) -> Iterator[Fault]:
 
 
 # A query may take several lines, and cells may be separated by tabs.
-_LAYOUT = {("source", "sql"): b"\n\r\t", ("csv", "separator"): b"\t"}
+_LAYOUT: dict[Place, bytes] = {("source", "sql"): b"\n\r\t", ("csv", "separator"): b"\t"}
 
 
 def _forged(document: Any) -> Iterator[Fault]:

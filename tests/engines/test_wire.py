@@ -182,20 +182,20 @@ def test_any_header_costs_little_however_often_it_is_repeated(value, times):
 
 
 def test_a_bundle_copies_nothing_and_holds_few_parts():
-    """Two parts are as large as the message; what reading adds does not grow with them."""
-    parts = [wire.encode("ask", {}, [np.zeros(2**20, np.uint8)])] * 2
+    """Three parts are as large as the message; what reading adds does not grow with them."""
+    parts = [wire.encode("ask", {}, [np.zeros(2**20, np.uint8)])] * 3
     message = wire.bundle(parts)
     tracemalloc.start()
     try:
-        assert len(wire.unbundle(wire.decode(message))) == 2
+        assert len(wire.unbundle(wire.decode(message))) == 3
         assert tracemalloc.get_traced_memory()[1] < 2**17
     finally:
         tracemalloc.stop()
-    with pytest.raises(InvalidInput, match="a bundle of 3 packets: at most 2"):
+    with pytest.raises(InvalidInput, match="a bundle of 4 packets: at most 3"):
         wire.bundle([*parts, b""])
-    three = wire.encode("bundle", {}, [np.frombuffer(b"UNIS", np.uint8)] * 3)
-    with pytest.raises(InvalidInput, match="more than 2 packets"):
-        wire.unbundle(wire.decode(three))
+    four = wire.encode("bundle", {}, [np.frombuffer(b"UNIS", np.uint8)] * 4)
+    with pytest.raises(InvalidInput, match="more than 3 packets"):
+        wire.unbundle(wire.decode(four))
 
 
 @pytest.mark.parametrize(

@@ -92,6 +92,26 @@ def test_a_study_file_is_refused_with_what_it_wrote(place, odd):
     assert all(" line " in one for one in said.splitlines())
 
 
+@pytest.mark.parametrize(
+    "blank", [" ", "\u3000", "\u00a0", "\u2800", "\u3164", "\u115f"], ids=ascii
+)
+@pytest.mark.parametrize("place", PLACES)
+def test_blanks_do_not_push_text_to_another_line(place, blank):
+    """Text behind as many blanks as a screen is wide looks like a line of its own."""
+    with pytest.raises(InvalidInput, match="blanks in a row") as refused:
+        parse_study(PLACES[place](f"a{70 * blank}epsilon 0.01"))
+    assert 8 * blank not in str(refused.value)
+
+
+def test_a_few_blanks_are_text():
+    title = "Three  hospitals   (2026)"
+    assert parse_study(STUDY.replace("Three hospitals", title)).title == title
+    text = Path("examples/omop/policy.toml").read_text(encoding="utf-8")
+    spaced = text.replace('sql = """', 'sql = """' + 40 * " ")  # a query may be laid out
+    assert spaced != text
+    parse_policy(spaced, "policy.toml")
+
+
 def test_letters_of_all_people_are_text():
     """Joiners that Persian and Hindi need, marks, spaces that do not break, and emoji."""
     title = "می\u200cخواهم क्\u200dष naïve 東京\u3000\u00a0🧬"

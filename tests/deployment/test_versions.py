@@ -11,7 +11,7 @@ from unisono.engines import wire
 from unisono.engines.distributed.presence import Presence
 from unisono.engines.distributed.server import Conditions
 from unisono.engines.distributed.sessions import other_version
-from unisono.errors import DishonestServer, InvalidInput
+from unisono.errors import DishonestServer, InvalidInput, SumRefused
 from unisono.secagg.session import PROTOCOL
 
 from .test_stages import PRIVATE
@@ -114,12 +114,17 @@ def test_a_false_result_of_an_earlier_stage(trial, monkeypatch):
     members = [member(trial, name) for name in NAMES]
     network, answer = Network(members), type(members[2]).answer
 
+    def false(packet):
+        arrays = packet.arrays
+        if packet.tag == "finish":
+            arrays = [(a + (a.dtype.kind == "f")).astype(a.dtype) for a in arrays]
+        return wire.encode(packet.tag, packet.scalars, arrays)
+
     def deceived(self, data):
         packet = wire.decode(data)
-        if self is members[2] and packet.tag == "finish":
-            arrays = [np.asarray(a) + (a.dtype.kind == "f") for a in packet.arrays]
-            arrays = [a.astype(b.dtype) for a, b in zip(arrays, packet.arrays, strict=True)]
-            data = wire.encode(packet.tag, packet.scalars, arrays)
+        if self is members[2]:  # a result comes after the last sum, or alone
+            parts = wire.unbundle(packet) if packet.tag == "bundle" else [packet]
+            data = wire.bundle([false(part) for part in parts]) if parts[1:] else false(packet)
         reply = answer(self, data)
         if reason := self.objection(data):
             reasons.setdefault(self.seat.name, reason)
@@ -174,6 +179,24 @@ def test_a_party_that_is_asked_what_no_honest_server_asks_ends(trial, monkeypatc
     assert [len(trial.charges(name)) for name in NAMES] == [4, 4, 0]
     for one in members:
         one.close()
+
+
+def test_a_party_that_refuses_a_sum_ends(trial, monkeypatch):
+    """It would answer nothing more: whoever started it is told why, and need not look at a log."""
+    resident = pytest.importorskip("unisono.engines.flower.party_client", reason="needs flwr")
+    one = member(trial)
+    said = {"session": one.responder.session.id.hex(), "round": 0}
+    total = np.full(np.size(one.responder._limits.study.algorithm.terms.low), 2**31 - 1, np.int32)
+    false = wire.encode("sum", said, [total, np.arange(3, dtype=np.int32)])
+
+    def serve(answer, address, *, stop, **options):
+        answer(false)
+        assert stop.is_set()
+
+    monkeypatch.setattr(resident, "serve", serve)
+    with pytest.raises(SumRefused, match="the sum of 3 parties is refused"):
+        party.serve(one, party.Connection(ADDRESS, None), connect_timeout=1.0, connected=print)
+    one.close()
 
 
 def test_the_session_of_a_stage_covers_the_results_before_it(trial):

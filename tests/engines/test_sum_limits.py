@@ -102,6 +102,14 @@ def test_a_flipped_sign_is_within_every_limit(monkeypatch, trust):
     assert loopback.run(agreed, members(toy(), trust)).value is not None
 
 
+@pytest.mark.parametrize("size", [1, 4, 7])
+def test_sums_of_another_size_are_refused(size):
+    """They would be broadcast over all numbers of the result, or end the server."""
+    limits = SumLimits(np.zeros(5), np.arange(5.0) + 1, np.inf, np.inf, 1.0)
+    assert limits.fault(np.zeros(size, int)) == f"it holds {size} numbers where 5 belong"
+    assert not limits.fault(np.zeros(5, int))
+
+
 def test_bytes_that_are_no_integers_are_refused():
     limits = SumLimits(-10.0, 10.0, np.inf, np.inf, 1.0)
     for odd in ([np.nan, 0.0], [np.inf, 0.0], [1.0, 2.0]):

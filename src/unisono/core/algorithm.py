@@ -289,6 +289,9 @@ class PricedAlgorithm(NamedTuple):
     Noise that was not calibrated says where it was `printed`.
 
     Where public states stay in a set, `within` is the projection onto it: parties refuse others.
+    Where parties follow a clock, `at_round(own, number)` is a party's state as it begins round
+    `number`, which it may not have been asked in before: engines in which parties miss rounds call
+    it before `local`.
 
     With `begin` the first states follow from what an earlier stage of the study released, which is
     public: see `begun`. Price and hash do not depend on it.
@@ -326,6 +329,7 @@ class PricedAlgorithm(NamedTuple):
     streamed: bool = False
     in_parts: InParts | None = None
     within: Callable[[Any], Any] | None = None
+    at_round: Callable[[Any, int], Any] | None = None
 
     def begun(self, found: Any) -> "PricedAlgorithm":
         """The same algorithm at the same price, from the states that `found` tells."""

@@ -318,10 +318,12 @@ class Member:
     def objection(self, data: bytes) -> str:
         """Why this party takes part no longer after such a message; empty where it does.
 
-        The server asked what an honest one never asks; it greets in another version, or after
-        another result of an earlier stage; or it runs another study: it greets the parties of one,
-        and never asked this party for anything.
+        The server asked what an honest one never asks; a sum is beyond its limits; the server
+        greets in another version, or after another result of an earlier stage; or it runs another
+        study: it greets the parties of one, and never asked this party for anything.
         """
+        if self.responder.refusal is not None:
+            return str(self.responder.refusal)
         if self.responder.stopped:
             return f"The server is not honest: {self.responder.stopped}.\n{self._spent}"
         said = _greeting(data)
@@ -558,6 +560,8 @@ def serve(
         )
     if stop.is_set() and not (member.finished or objections_found):
         raise SystemExit(128 + signal.SIGTERM)
+    if member.responder.refusal is not None:
+        raise member.responder.refusal
     if objections_found:
         dishonest = bool(member.responder.stopped)
         raise (DishonestServer if dishonest else InvalidInput)(objections_found[0])

@@ -54,6 +54,8 @@ class SumLimits(NamedTuple):
         if total.dtype.kind not in "iu":
             return f"it holds numbers of type {total.dtype} where parties add integers"
         flat = total.reshape(-1).astype(np.float64)
+        if np.ndim(self.low) and np.size(self.low) != flat.size:
+            return f"it holds {flat.size} numbers where {np.size(self.low)} belong"
         beyond = np.maximum(flat - self.high, self.low - flat)
         worst = int(np.argmax(beyond)) if flat.size else 0
         if flat.size and beyond[worst] > 0:

@@ -27,11 +27,12 @@ Hidden sizes. Batches go by places, whose number is public, and records beyond i
 that comes may then stand in another one's place: under add-or-remove the claim is that of a
 replaced record, twice the distance of one that is zeroed out.
 
-Dropouts. A party goes by a clock of its own, which ticks with every message that it makes and jumps
-to the server's count of rounds if that is ahead; it never stands or goes back. The clock alone
-decides the batch and how old a sum is; after its T-th tick a party sends noise only. A sum that was
-not counted is forgotten, for the server does not know it either. So, whatever is opened, lost or
-told by the server, the messages are rows of a matrix with the entries of C or zeros in their place:
+Dropouts. A party goes by a clock, which is the number of the round: a party answers each round
+once, and none before its last, so that the clock never stands or goes back. It alone decides the
+batch and how old a sum is. No word of the server moves it but the number of the round, which masks
+of a secure aggregation cover: a server cannot put some parties' clocks forward. A sum that was not
+counted is forgotten, for the server does not know it either. So, whatever is opened, lost or told
+by the server, the messages are rows of a matrix with the entries of C or zeros in their place:
 C' <= C, and the claim stands. The price is paid in accuracy: what a missing party remembers is
 missing from one sum, and after a round that was not opened what parties remember is a round older
 than the server thinks; both fade as noise does.
@@ -74,25 +75,12 @@ class PartyMemory(NamedTuple):
     sums: Any
 
 
-class ServerMemory(NamedTuple):
-    """The last sums that the server read (bands - 1, d), and how many rounds were opened."""
-
-    read: Any
-    round: Any
-
-
 class Remembering(NamedTuple):
-    """A party's or the server's state as the algorithm has it, and the release's memory."""
+    """A party's or the server's state as the algorithm has it, and the release's memory: the
+    server's are the last sums that it read (bands - 1, d)."""
 
     model: Any
     memory: Any
-
-
-class Counted(NamedTuple):
-    """What everybody sees: what the algorithm asks, and how many rounds were opened."""
-
-    public: Any
-    round: Any
 
 
 @dataclass(frozen=True)
@@ -185,9 +173,9 @@ class BandedSum:
         batch = jax.tree.map(lambda column: jnp.take(column, places, axis=0, mode="clip"), data)
         return batch, chosen & (clock < self.rounds)
 
-    def ticked(self, memory: PartyMemory, opened: Any) -> PartyMemory:
-        """The memory at this turn: the clock, and how old sums are by it; none after the run."""
-        clock = jnp.maximum(memory.clock, jnp.clip(opened, 0, self.rounds))
+    def ticked(self, memory: PartyMemory, number: Any) -> PartyMemory:
+        """The memory in a round: the clock, and how old sums are by it; none after the run."""
+        clock = jnp.maximum(memory.clock, jnp.clip(number, 0, self.rounds))
         ages = jnp.arange(self.memory) - (clock - memory.clock)
         kept = (ages >= 0) & (clock < self.rounds)
         sums = jnp.take(memory.sums, ages, axis=0, mode="clip")
@@ -223,16 +211,15 @@ def with_memory(
     def init(_: Facts) -> tuple[Remembering, Remembering]:
         server, own = algorithm.init(facts)
         shape = (bound.memory, bound.dimension)
-        read = ServerMemory(jnp.zeros(shape, jnp.float32), jnp.int32(0))
         clean = PartyMemory(jnp.int32(0), jnp.zeros(shape, jnp.int32))
-        return Remembering(server, read), Remembering(own, clean)
+        return Remembering(server, jnp.zeros(shape, jnp.float32)), Remembering(own, clean)
 
     def local(
-        _: Facts, asked: Counted, party: Remembering, data: Any, mask: Any, size: Any = None
+        _: Facts, public: Any, party: Remembering, data: Any, mask: Any, size: Any = None
     ) -> tuple[Remembering, Contribution]:
-        memory = bound.ticked(party.memory, asked.round)
+        memory = bound.ticked(party.memory, party.memory.clock)  # nothing after the last round
         batch, chosen = bound.in_turn(facts, memory.clock, data, mask)
-        own, total = algorithm.local(facts, asked.public, party.model, batch, chosen, size)
+        own, total = algorithm.local(facts, public, party.model, batch, chosen, size)
         memory, message = bound.message(facts, privacy, memory, total)
         return Remembering(own, memory), message
 
@@ -243,16 +230,15 @@ def with_memory(
         return Remembering(algorithm.settle(party.model, accepted), memory)
 
     def merge(state: Remembering, sums: Aggregate) -> Remembering:
-        read, opened = state.memory
-        total = sums.total - jnp.float32(bound.weights[1:]) @ read
+        total = sums.total - jnp.float32(bound.weights[1:]) @ state.memory
         model = algorithm.merge(state.model, sums._replace(total=total))
-        read = jnp.concatenate([total[None], read])[: bound.memory]
-        return Remembering(model, ServerMemory(read, opened + 1))
+        return Remembering(model, jnp.concatenate([total[None], state.memory])[: bound.memory])
 
     return algorithm._replace(
         init=init,
-        ask=lambda state: Counted(algorithm.ask(state.model), state.memory.round),
+        ask=lambda state: algorithm.ask(state.model),
         local=local,
+        at_round=lambda own, number: Remembering(own.model, bound.ticked(own.memory, number)),
         settle=settle,
         merge=merge,
         result=lambda state: algorithm.result(state.model),

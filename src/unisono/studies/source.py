@@ -153,7 +153,10 @@ def _unfilled(document: Any) -> Iterator[Fault]:
 
 
 # A query may take several lines, and cells may be separated by tabs.
-_LAYOUT: dict[Place, bytes] = {("source", "sql"): b"\n\r\t", ("csv", "separator"): b"\t"}
+_SQL: Place = ("source", "sql")
+_LAYOUT: dict[Place, bytes] = {_SQL: b"\n\r\t", ("csv", "separator"): b"\t"}
+# Spaces, and letters that look like them.
+_BLANKS = re.compile("[\\s\u115f\u1160\u2800\u3164\uffa0]{8,}")
 
 
 def _forged(document: Any) -> Iterator[Fault]:
@@ -168,6 +171,9 @@ def _forged(document: Any) -> Iterator[Fault]:
                     f"{_short(ascii(text))} holds {_named(found)}: write plain text on one line, "
                     "without control characters",
                 )
+            elif place[-2:] != _SQL and _BLANKS.search(text):  # a screen is only so wide
+                seen = _short(ascii(_BLANKS.sub(" ... ", text)))
+                yield place, f"{seen} holds 8 or more blanks in a row: remove them"
 
 
 def _named(letters: str) -> str:
@@ -259,7 +265,7 @@ def _path(place: Place) -> str:
     shown = ""
     for part in place:
         shown += f"[{part + 1}]" if isinstance(part, int) else f".{part}" if shown else part
-    shown = clean(shown)
+    shown = _BLANKS.sub(" ... ", clean(shown))
     return f"{shown}: " if shown else ""
 
 

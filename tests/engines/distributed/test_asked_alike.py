@@ -5,8 +5,12 @@ back. Each attack ends with nothing unmasked, parties that name the reason and s
 beyond what was charged when they noticed.
 """
 
+from functools import lru_cache
+
 import jax
+import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from unisono.core.algorithm import Facts
@@ -20,12 +24,14 @@ from unisono.engines.distributed.questions import Question, require_public
 from unisono.engines.distributed.server import Conditions, _Run
 from unisono.engines.distributed.sessions import session_of
 from unisono.errors import DishonestServer
+from unisono.problems.record_loss import RecordLoss
+from unisono.releases.blocked_sum import Clipping
 from unisono.secagg import party as protocol
 from unisono.secagg import server as secure_sum
 
 from ... import methods
 from . import links
-from .cluster import Cluster, descent
+from .cluster import DELTA, Cluster, descent
 from .links import FaultyLink
 from .test_memory import updates
 
@@ -255,6 +261,88 @@ def test_a_question_that_is_refused_moves_no_state(tmp_path):
         assert reply.tag == "dropout"
         after = jax.tree.leaves(one._settled(true))
         assert all(np.array_equal(a, b) for a, b in zip(after, states[0], strict=True))
+
+
+@lru_cache(maxsize=1)
+def correlated():
+    """DP-FTRL, whose parties take their batches by a clock and send noise after the last round."""
+    problem = RecordLoss(
+        lambda weights, record: jnp.logaddexp(0.0, -record[1] * (record[0] @ weights)),
+        np.zeros(1, np.float32),
+        (np.zeros(1, np.float32), np.float32(0)),
+    )
+    turns = {"rounds": 4, "separation": 2, "bands": 2, "clipping": Clipping(loss_range=2.0)}
+    algorithm = methods.dp_ftrl(problem, optax.sgd(1.0), 8.0, DELTA, **turns)
+    return Study(algorithm, Facts((400,) * PARTIES, 1, 4, 1), Trust.SECURE_SUM)
+
+
+def test_a_round_that_is_not_unmasked_puts_no_clock_forward(tmp_path):
+    """All but one are told, in a round that is never unmasked, that the run is over; then all are
+    asked alike. If clocks followed the server, only noise of the others would be in the sum."""
+    alike = {party: (np.ones((400, 1)), np.ones(400)) for party in range(PARTIES)}
+    cluster = Cluster(correlated(), tmp_path, epsilon=1000.0, seed=3, data=alike)
+    liar = Liar(cluster)
+    start = [np.asarray(leaf) for leaf in _leaves(cluster.study)]
+    over = [np.full_like(leaf, 4) if leaf.dtype.kind == "i" else leaf for leaf in start]
+    others = [party for party in range(PARTIES) if party != VICTIM]
+    assert list(liar.vectors(dict.fromkeys(others, Question(over, NEVER, {})))) == others
+    asked = Question(start, NEVER, {})
+    vectors = liar.vectors(dict.fromkeys(range(PARTIES), asked), (1, 0))
+    [total] = liar.opened(vectors, asked, (1, 0)).values()
+    step = cluster.study.algorithm.grid(cluster.study.facts, cluster.study.trust)
+    # Half of 400 records are in a batch, each with a gradient of -1/2.
+    assert total[0] * step == pytest.approx(-100 * PARTIES, abs=40)
+
+
+def test_a_round_that_was_said_not_to_count_does_not_count_later(tmp_path):
+    """One party is told, in a round that is never unmasked, that its answer was lost. Told alike
+    later that it counted, its state would differ from the others'."""
+    cluster = Cluster(updates(), tmp_path, epsilon=1000.0, seed=3)
+    liar = Liar(cluster)
+    start = [np.asarray(leaf) for leaf in _leaves(cluster.study)]
+    first = Question(start, [-1] * 3, {})
+    liar.opened(liar.vectors(dict.fromkeys(range(3), first)), first)
+    earlier = {0: first.digest(cluster.session.attempt(0, 0))}
+    true, false = Question(start, [0] * 3, earlier), Question(start, [0, -1, 0], earlier)
+    liar.vectors({0: true, 1: false, 2: true}, (1, 0))
+    vectors = liar.vectors(dict.fromkeys(range(3), true), (2, 0))
+    assert sorted(vectors) == [0, 2]
+    assert "said otherwise" in cluster.parties[1].stopped
+    assert cluster.turns(1) == [0, 1]
+
+
+@pytest.mark.parametrize("told", [0, 1], ids=["another question", "the true one"])
+def test_memory_reaches_back_to_the_last_round_that_counted(tmp_path, told):
+    """A party answers two rounds and is killed. Its state follows from the first, so that it still
+    knows the question of that one."""
+    cluster = Cluster(updates(), tmp_path, epsilon=1000.0, seed=3, remember=True)
+    liar = Liar(cluster)
+    start = [np.asarray(leaf) for leaf in _leaves(cluster.study)]
+    first = Question(start, [-1] * 3, {})
+    liar.vectors(dict.fromkeys(range(3), first))
+    earlier = {0: first.digest(cluster.session.attempt(0, 0))}
+    liar.vectors(dict.fromkeys(range(3), Question(start, [0] * 3, earlier)), (1, 0))
+    cluster.kill(1)
+    cluster.start(1)
+    after = Question(start, [0] * 3, earlier if told else {0: bytes(32)})
+    assert (1 in liar.vectors({0: after, 1: after, 2: after}, (2, 0))) == bool(told)
+    assert bool(cluster.parties[1].stopped) != bool(told)
+
+
+def test_a_party_that_lost_its_memory_does_not_answer(tmp_path):
+    """Its state is not the one that the question speaks of."""
+    cluster = Cluster(updates(), tmp_path, epsilon=1000.0, seed=3, remember=True)
+    liar = Liar(cluster)
+    start = [np.asarray(leaf) for leaf in _leaves(cluster.study)]
+    first = Question(start, [-1] * 3, {})
+    liar.vectors(dict.fromkeys(range(3), first))
+    cluster.kill(1)
+    cluster.memory(1).unlink()
+    cluster.start(1)
+    earlier = {0: first.digest(cluster.session.attempt(0, 0))}
+    after = Question(start, [0] * 3, earlier)
+    assert sorted(liar.vectors(dict.fromkeys(range(3), after), (1, 0))) == [0, 2]
+    assert cluster.turns(1) == [0]
 
 
 def test_memory_holds_the_question_too(tmp_path):

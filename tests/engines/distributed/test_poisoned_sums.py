@@ -22,8 +22,8 @@ def poison(monkeypatch):
     def begin(size, times=100):
         left = iter(range(times))
 
-        def mask(state, share):
-            after, total, signature = honest(state, share)
+        def mask(state, share, question):
+            after, total, signature = honest(state, share, question)
             if state.before.before.party == 1 and next(left, None) is not None:
                 total = total.copy()
                 total[0] += np.asarray(size % 2**32, np.uint64).astype(total.dtype)

@@ -91,6 +91,7 @@ class Responder:
         # the next one, which may be set up meanwhile.
         self._steps: dict[tuple[int, int], Any] = {}
         self._answered_questions: dict[int, bytes] = {}  # under secure aggregation, by rounds
+        self._last_counted = -1  # the last round that counted, by which the state was settled
         self.stopped = ""  # why this party takes part no longer
         self._asked = self.spender.paid > 0  # in any round
         self.authority: bytes | None = None  # who issues the server's certificate, where it has one
@@ -202,6 +203,7 @@ class Responder:
             earlier, others = packets.read_questions(others[:2]), others[2:]
             question = Question(shown, counted, earlier)
             question.require_answered(self.index, self._answered_questions)
+            self._require_settled(counted[self.index])
             asked = question.digest(self.session.attempt(number, attempt))
         if turn is None:
             return self._reply("dropout")
@@ -235,6 +237,7 @@ class Responder:
             arrays = packets.signatures({self.index: signature})
             value = Masked(masked, self.session.bits, value.simulated)
         self._state, self._unsettled = state, (number, after, part)
+        self._last_counted = counted[self.index]
         self._save()
         return wire.encode_value(value, {"round": number}, self._simulation, arrays)
 
@@ -254,11 +257,31 @@ class Responder:
 
         `counted` names, for every party, the last round whose opened sum held its answer. It moves
         the state only with an answer, whose question covers it: what is refused changes nothing.
+        Under secure aggregation an answer that did not count changes nothing either: nobody knows
+        whether all were asked alike for it.
         """
         if self._unsettled is None:
             return self._state
         number, after, takes_part = self._unsettled
-        return self.study.algorithm.settle(after, counted[self.index] == number and takes_part)
+        counts = counted[self.index] == number
+        if self.session.masked and not counts:
+            return self._state
+        return self.study.algorithm.settle(after, counts and takes_part)
+
+    def _require_settled(self, last: int) -> None:
+        """Refuse a last round that counted, by which this party's state was not settled."""
+        answered = None if self._unsettled is None else self._unsettled[0]
+        if not self._remembers or last in (self._last_counted, answered):
+            return
+        if answered is None:
+            raise PrivacyViolation(
+                f"the answer of round {last + 1} counted, and this party does not remember it: its "
+                "memory was lost, and it answers nothing more in this study"
+            )
+        raise DishonestServer(
+            f"the server says that round {last + 1} was this party's last one that counted, and "
+            "said otherwise before"
+        )
 
     def _finish(self, packet: wire.Packet) -> bytes:
         """The final result, for everybody: signed, and of rounds that can have been opened."""
@@ -381,19 +404,25 @@ class Responder:
         if self._memory is None or not self._remembers or self._unsettled is None:
             return
         number, after, part = self._unsettled
-        asked = self._answered_questions.get(number, bytes(QUESTION_BYTES))
-        kept = self._state, after, np.asarray(part), self._held, np.frombuffer(asked, np.uint8)
+        rounds = np.array([number, self._last_counted])
+        asked = [
+            self._answered_questions.get(one, bytes(QUESTION_BYTES)) for one in rounds.tolist()
+        ]
+        questions = np.frombuffer(b"".join(asked), np.uint8).reshape(2, QUESTION_BYTES)
+        kept = self._state, after, np.asarray(part), self._held, rounds, questions
         self._memory.save(number, kept)
 
     def _remember(self) -> None:
         """Go on where an earlier process of this party stopped."""
         if self._memory is None or not self._remembers or not self._memory.exists():
             return
-        like = self._state, self._state, np.asarray(True), self._held, np.zeros(QUESTION_BYTES)
-        number, (self._state, after, part, self._held, asked) = self._memory.load(like)
-        self._unsettled = number, after, bool(part)
+        shapes = np.zeros(2), np.zeros((2, QUESTION_BYTES))
+        like = self._state, self._state, np.asarray(True), self._held, *shapes
+        number, (self._state, after, part, self._held, rounds, asked) = self._memory.load(like)
+        self._unsettled, self._last_counted = (number, after, bool(part)), int(rounds[1])
         if self.session.masked:
-            self._answered_questions[number] = asked.tobytes()
+            known = zip(rounds.tolist(), asked, strict=True)
+            self._answered_questions = {one: row.tobytes() for one, row in known if one >= 0}
 
 
 def _place(packet: wire.Packet) -> tuple[int, int]:

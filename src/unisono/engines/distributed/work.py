@@ -90,6 +90,8 @@ class Worker:
         if algorithm.inside is not None:  # in place of a state: there is none
             first = grant.draw(index, self.study.hash.encode())
             state, index = inside_noise(first, algorithm.inside), index + 1
+        if algorithm.at_round is not None:
+            state = algorithm.at_round(state, number)
         draw = grant.draw(index, self.study.hash.encode(), row)
         after, contribution, takes_part = self.clean(draw, event, public, state, number)
         value: Any

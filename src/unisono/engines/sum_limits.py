@@ -113,7 +113,7 @@ class StudyLimits:
         # Where parties' values are seen one by one, each is looked at, and their sum.
         vectors = facts.parties + 1 if study.trust is Trust.LOCAL else 1
         self._chance = FALSE_ALARMS / (facts.attempts(algorithm.rounds) * vectors)
-        self._limits = lru_cache(maxsize=1024)(self._made)
+        self._limits = lru_cache(maxsize=32)(self._made)
 
     def of(self, parties: Sequence[int], number: int, dimension: int) -> SumLimits:
         """The limits of the sum of these parties in round `number`."""

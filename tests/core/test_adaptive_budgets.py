@@ -291,6 +291,17 @@ def test_an_older_ledger_that_exceeds_the_budget_says_so_and_stops(tmp_path):
     assert again.left(SERVER) == ledger.left(SERVER)
 
 
+def test_a_filter_that_begins_without_a_viewer_is_corruption(tmp_path):
+    """Whoever is left out would have a fresh budget."""
+    path = tmp_path / "a"
+    older(path, [normal(0.1)])
+    lines, _ = journal.read(path)
+    journal.create(tmp_path / "b", [*lines, {"kind": "filter", "left": []}])
+    with pytest.raises(LedgerCorrupted, match="leaves somebody out"):
+        Ledger.open(tmp_path / "b", ACCOUNTANT)
+    assert not verify(tmp_path / "b").sound
+
+
 def test_a_line_without_a_charge_after_the_filter_began_is_corruption(tmp_path):
     path = tmp_path / "a"
     older(path, [normal(0.1)])

@@ -205,6 +205,58 @@ def test_a_model_of_ones_own_gets_one_record_at_a_time():
         seen.clear()
 
 
+class Spelled:
+    """Predicts by how a cell is written, or by the number of its category."""
+
+    classes_ = np.array(["ill", "well"])
+
+    def predict(self, rows):
+        column = rows["code"]
+        codes = column.cat.codes == 0 if column.dtype.name == "category" else None
+        return np.where(column.astype(str) == "1.0" if codes is None else codes, "ill", "well")
+
+
+class Listing:
+    classes_ = np.array(["true", "2.5"])
+
+    def predict(self, rows):
+        return [True if row[0] < 99 else 2.5 for row in rows]
+
+
+@pytest.mark.parametrize("case", ["whole", "object", "category", "array", "list"])
+def test_what_a_library_makes_of_a_column_moves_no_other_record(case):
+    """The type of a column, and its categories, follow from all records. With the same noise two
+    tables that differ in one record have counts that differ by two at most."""
+    pandas = pytest.importorskip("pandas")
+    codes, more = [1, 3] * 30, {}
+    other = [*codes[:59], {"object": "?", "category": "0"}.get(case)]
+    model, y = Spelled(), ["ill", "well"] * 30
+    if case == "category":
+        codes, other = ([str(one) for one in own] for own in (codes, other))
+    tables = [pandas.DataFrame({"code": own}) for own in (codes, other)]
+    if case == "category":
+        tables = [one.astype("category") for one in tables]
+    if case == "array":
+
+        class Typed(Spelled):
+            def predict(self, rows):
+                return ["ill" if rows.dtype.kind == "i" else "well"]
+
+        model, tables = Typed(), [np.array([[1]] * 60), np.array([[1]] * 59 + [[2.5]])]
+    if case == "list":
+        model, y, more = Listing(), ["true"] * 60, {"rowwise": True}
+        tables = [np.ones((60, 1)), np.array([[1.0]] * 59 + [[100.0]])]
+    one, two = (
+        np.array(
+            unisono.evaluate(model, table, y, epsilon=50.0, ledger=ledger(), **more).to_json()[
+                "confusion"
+            ]
+        )
+        for table in tables
+    )
+    assert np.abs(one - two).sum() < 2.5
+
+
 def test_a_fitted_estimator_is_evaluated_as_it_predicts():
     model = own_model()
     pandas = pytest.importorskip("pandas")

@@ -755,7 +755,7 @@ class Ledger(_Uncopyable):
         for (viewer, of), own in self._wallets.items():
             paced = self._allowed.budget_for(viewer).per_year
             if of == 0 and paced is not None and before.budget_for(viewer).per_year is None:
-                # Earlier releases of this year count: until now all of the budget was its allowance.
+                # Earlier releases of this year count: until now the budget was its allowance.
                 more = increase(before.budget_for(viewer).epsilon, paced)
                 added = (self.accountant.begin(more, delta),) if more > 0 else ()
                 grown[viewer, now] = own + added

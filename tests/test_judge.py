@@ -75,6 +75,10 @@ def test_unknown_labels_count_nowhere():
     assert found.to_json()["records"] == pytest.approx(2000, abs=20)
 
 
+class Panic(BaseException):
+    """What a model written in Rust may raise."""
+
+
 class Moody:
     """Raises, or says something of another kind, where a record's first number is large."""
 
@@ -90,6 +94,10 @@ class Moody:
         if (rows[:, 0] > 99).any():
             if self.mood == "raises":
                 raise RuntimeError("a large number")
+            if self.mood == "panics":
+                raise Panic
+            if self.mood == "too large":
+                return [[0.3, 10**400 if large else 0.7] for large in rows[:, 0] > 99]
             if self.mood == "two answers":
                 return np.full((len(rows) + 1, 2), 0.5)
             chance[rows[:, 0] > 99] = np.nan
@@ -142,7 +150,7 @@ def test_one_record_of_another_shape_refuses_nothing(saved, record):
 
 
 @pytest.mark.parametrize("rowwise", [False, True])
-@pytest.mark.parametrize("mood", ["raises", "NaN", "two answers"])
+@pytest.mark.parametrize("mood", ["raises", "panics", "NaN", "too large", "two answers"])
 def test_a_model_without_an_answer_for_a_record(mood, rowwise):
     rows = X[:70].copy()
     rows[5, 0] = 100.0

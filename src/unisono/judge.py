@@ -269,7 +269,7 @@ def _finite(said: Any, width: int) -> np.ndarray:
     """So many numbers, or NaN where a model says something else."""
     try:
         own = np.asarray(said, float).reshape(-1)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         own = np.zeros(0)
     return own if own.shape == (width,) and np.isfinite(own).all() else np.full(width, np.nan)
 

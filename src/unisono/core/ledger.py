@@ -501,6 +501,7 @@ class Ledger(_Uncopyable):
         own = id(self) if self._plan is not None or self._own is not None else 0
         return (
             id(self._wallets) if self._wallets else 0,  # shared where histories were alike
+            id(self.accountant),
             own,
             _year(now) if policy.paced else 0,
             policy.budget,

@@ -180,7 +180,9 @@ def _answers(
             said = np.asarray(said)
         if len(said) == len(places):
             return [np.asarray(one) for one in said]
-    except Exception:  # whatever a model raises is about these records, and no reason to stop
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException:  # whatever a model raises, a panic of Rust too, is about these records
         pass
     return [None] * len(places)
 

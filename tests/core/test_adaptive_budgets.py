@@ -135,6 +135,16 @@ def test_a_plan_is_one_request_and_its_releases_are_drawn_from_it():
     assert granted(apart, round_ * 1, 100) < 100  # one after the other, each chosen from answers
 
 
+def test_what_a_plan_still_holds_passes_a_check():
+    """As it would be granted: a fit in two stages over Flower checks each of them again."""
+    ledger, cost = in_memory(), everyone(laplace(1.0))
+    with Ledger.declared([ledger], [cost]):
+        ledger.check(cost)
+        ledger.authorize(cost)
+        with pytest.raises(BudgetExceeded):
+            ledger.check(cost)
+
+
 def test_what_a_plan_does_not_use_stays_charged(tmp_path):
     path, cost = tmp_path / "a", everyone(normal(0.1) + laplace(0.2))
     ledger = Ledger.create(path, POLICY, ACCOUNTANT)

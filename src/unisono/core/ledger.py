@@ -315,7 +315,8 @@ class Ledger(_Uncopyable):
         """Refuse, as `authorize` would, without writing anything."""
         known = self._known(cost)
         with self._up_to_date():
-            self._require_fits(known.counted, self._now())
+            if self._plan_of(known) is None:
+                self._require_fits(known.counted, self._now())
 
     def authorize(
         self,

@@ -75,6 +75,10 @@ def test_unknown_labels_count_nowhere():
     assert found.to_json()["records"] == pytest.approx(2000, abs=20)
 
 
+class Panic(BaseException):
+    """What a model written in Rust may raise."""
+
+
 class Moody:
     """Raises, or says something of another kind, where a record's first number is large."""
 
@@ -90,6 +94,10 @@ class Moody:
         if (rows[:, 0] > 99).any():
             if self.mood == "raises":
                 raise RuntimeError("a large number")
+            if self.mood == "panics":
+                raise Panic
+            if self.mood == "too large":
+                return [[0.3, 10**400 if large else 0.7] for large in rows[:, 0] > 99]
             if self.mood == "two answers":
                 return np.full((len(rows) + 1, 2), 0.5)
             chance[rows[:, 0] > 99] = np.nan
@@ -142,7 +150,7 @@ def test_one_record_of_another_shape_refuses_nothing(saved, record):
 
 
 @pytest.mark.parametrize("rowwise", [False, True])
-@pytest.mark.parametrize("mood", ["raises", "NaN", "two answers"])
+@pytest.mark.parametrize("mood", ["raises", "panics", "NaN", "too large", "two answers"])
 def test_a_model_without_an_answer_for_a_record(mood, rowwise):
     rows = X[:70].copy()
     rows[5, 0] = 100.0
@@ -203,6 +211,58 @@ def test_a_model_of_ones_own_gets_one_record_at_a_time():
         )
         assert seen == sizes
         seen.clear()
+
+
+class Spelled:
+    """Predicts by how a cell is written, or by the number of its category."""
+
+    classes_ = np.array(["ill", "well"])
+
+    def predict(self, rows):
+        column = rows["code"]
+        codes = column.cat.codes == 0 if column.dtype.name == "category" else None
+        return np.where(column.astype(str) == "1.0" if codes is None else codes, "ill", "well")
+
+
+class Listing:
+    classes_ = np.array(["true", "2.5"])
+
+    def predict(self, rows):
+        return [True if row[0] < 99 else 2.5 for row in rows]
+
+
+@pytest.mark.parametrize("case", ["whole", "object", "category", "array", "list"])
+def test_what_a_library_makes_of_a_column_moves_no_other_record(case):
+    """The type of a column, and its categories, follow from all records. With the same noise two
+    tables that differ in one record have counts that differ by two at most."""
+    pandas = pytest.importorskip("pandas")
+    codes, more = [1, 3] * 30, {}
+    other = [*codes[:59], {"object": "?", "category": "0"}.get(case)]
+    model, y = Spelled(), ["ill", "well"] * 30
+    if case == "category":
+        codes, other = ([str(one) for one in own] for own in (codes, other))
+    tables = [pandas.DataFrame({"code": own}) for own in (codes, other)]
+    if case == "category":
+        tables = [one.astype("category") for one in tables]
+    if case == "array":
+
+        class Typed(Spelled):
+            def predict(self, rows):
+                return ["ill" if rows.dtype.kind == "i" else "well"]
+
+        model, tables = Typed(), [np.array([[1]] * 60), np.array([[1]] * 59 + [[2.5]])]
+    if case == "list":
+        model, y, more = Listing(), ["true"] * 60, {"rowwise": True}
+        tables = [np.ones((60, 1)), np.array([[1.0]] * 59 + [[100.0]])]
+    one, two = (
+        np.array(
+            unisono.evaluate(model, table, y, epsilon=50.0, ledger=ledger(), **more).to_json()[
+                "confusion"
+            ]
+        )
+        for table in tables
+    )
+    assert np.abs(one - two).sum() < 2.5
 
 
 def test_a_fitted_estimator_is_evaluated_as_it_predicts():

@@ -148,10 +148,11 @@ def evaluate(
     `parties` (n,) says whose each record is, where there are several, each with its `ledger`; under
     add-or-remove `records` is a public number of them for each party. Records that miss y, or that
     the model cannot predict, are ignored: nothing is refused because of a record's values. A model
-    that is not of Unisono gets one record at a time. `rowwise=True` is the data owner's statement
-    that it predicts each row by itself, whatever other rows there are: it gets blocks of 64 then,
-    and the certificate repeats the statement. If a ledger has paid for training this model, its
-    records may be those that it learnt from: then figures are too good, and labelled so.
+    that is not of Unisono gets one record at a time, whole numbers as floats. `rowwise=True` is the
+    data owner's statement that it predicts each row by itself, whatever other rows there are: it
+    gets blocks of 64 then, and the certificate repeats the statement. If a ledger has paid for
+    training this model, its records may be those that it learnt from: then figures are too good,
+    and labelled so.
     """
     truth = listed(y)
     members = membership(parties, len(truth))
@@ -268,7 +269,7 @@ def _finite(said: Any, width: int) -> np.ndarray:
     """So many numbers, or NaN where a model says something else."""
     try:
         own = np.asarray(said, float).reshape(-1)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         own = np.zeros(0)
     return own if own.shape == (width,) and np.isfinite(own).all() else np.full(width, np.nan)
 

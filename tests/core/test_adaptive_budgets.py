@@ -135,6 +135,16 @@ def test_a_plan_is_one_request_and_its_releases_are_drawn_from_it():
     assert granted(apart, round_ * 1, 100) < 100  # one after the other, each chosen from answers
 
 
+def test_what_a_plan_still_holds_passes_a_check():
+    """As it would be granted: a fit in two stages over Flower checks each of them again."""
+    ledger, cost = in_memory(), everyone(laplace(1.0))
+    with Ledger.declared([ledger], [cost]):
+        ledger.check(cost)
+        ledger.authorize(cost)
+        with pytest.raises(BudgetExceeded):
+            ledger.check(cost)
+
+
 def test_what_a_plan_does_not_use_stays_charged(tmp_path):
     path, cost = tmp_path / "a", everyone(normal(0.1) + laplace(0.2))
     ledger = Ledger.create(path, POLICY, ACCOUNTANT)
@@ -289,6 +299,17 @@ def test_an_older_ledger_that_exceeds_the_budget_says_so_and_stops(tmp_path):
     again = Ledger.open(path, ACCOUNTANT)
     assert FINAL_MODEL in again.older  # what happened stays said
     assert again.left(SERVER) == ledger.left(SERVER)
+
+
+def test_a_filter_that_begins_without_a_viewer_is_corruption(tmp_path):
+    """Whoever is left out would have a fresh budget."""
+    path = tmp_path / "a"
+    older(path, [normal(0.1)])
+    lines, _ = journal.read(path)
+    journal.create(tmp_path / "b", [*lines, {"kind": "filter", "left": []}])
+    with pytest.raises(LedgerCorrupted, match="leaves somebody out"):
+        Ledger.open(tmp_path / "b", ACCOUNTANT)
+    assert not verify(tmp_path / "b").sound
 
 
 def test_a_line_without_a_charge_after_the_filter_began_is_corruption(tmp_path):

@@ -61,6 +61,15 @@ def test_runs_whose_noise_is_gone_grant_nothing():
     assert over.grants == 0
 
 
+def test_a_ledger_of_runs_that_are_gone_is_not_answered_for_by_another():
+    """Ledgers that must answer alike are asked once; one that grants nothing is not like others."""
+    other, over = book(epsilon=1.0), exhausted(book())
+    cost = everyone(Event(Gaussian(50.0), bounded_sum(l2=1.0)) * 1)
+    with pytest.raises(BudgetExceeded):
+        Ledger.authorize_all([other, over], cost)
+    assert other.grants == over.grants == 0
+
+
 def test_parts_of_different_records_are_granted_together():
     own = prepaid(book().authorize(COST, MOST).draw(0), RUN, [everyone(ONCE), everyone(OTHER)])
     own.authorize(everyone(ONCE))

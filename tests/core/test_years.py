@@ -12,7 +12,7 @@ from unisono.accounting import gaussian
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.core import journal
 from unisono.core.costs import everyone
-from unisono.core.events import Event, Gaussian, bounded_sum, canonical, compose
+from unisono.core.events import Event, Gaussian, Laplace, bounded_sum, canonical, compose
 from unisono.core.ledger import Ledger, terms
 from unisono.core.ledger_summary import summary
 from unisono.core.policy import Budget, Policy
@@ -235,6 +235,23 @@ def test_an_owner_who_allows_less_than_a_raise_is_obeyed(tmp_path, policy, cost)
     assert bound.spent(SERVER) <= 1.0
     ledger.check(cost)
     Ledger.open(tmp_path / "a", ACCOUNTANT, replace(policy, budget=Budget(2.0, 1e-6))).check(cost)
+
+
+def test_a_raise_that_begins_an_allowance_counts_what_the_year_has_seen(tmp_path):
+    """Before, all of epsilon could be spent in a year; the raise is no second allowance."""
+    clock = Clock(2026)
+    pure = everyone(Event(Laplace(2.0), bounded_sum(l1=1.0)) * 1)  # epsilon 1 under replace-one
+    path = tmp_path / "a"
+    ledger = Ledger.create(path, Policy("ages", Budget(2.0)), ACCOUNTANT, clock=clock)
+    assert spend_all(ledger, pure) == 2
+    ledger.raise_budget(Budget(9.0, 0.0, per_year=3.0), "agreed", NORTH)
+    assert ledger.left_this_year(SERVER).pure == 1.0
+    assert spend_all(ledger, pure) == 1
+    assert ledger.spent_this_year(SERVER) == 3.0
+    assert Ledger.open(path, ACCOUNTANT, clock=clock).left_this_year(SERVER).pure == 0.0
+    assert verify(path).sound
+    clock.set(2027)
+    assert spend_all(ledger, pure) == 3
 
 
 @pytest.mark.parametrize(

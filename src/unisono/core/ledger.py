@@ -315,7 +315,8 @@ class Ledger(_Uncopyable):
         """Refuse, as `authorize` would, without writing anything."""
         known = self._known(cost)
         with self._up_to_date():
-            self._require_fits(known.counted, self._now())
+            if self._plan_of(known) is None:
+                self._require_fits(known.counted, self._now())
 
     def authorize(
         self,
@@ -501,6 +502,7 @@ class Ledger(_Uncopyable):
         own = id(self) if self._plan is not None or self._own is not None else 0
         return (
             id(self._wallets) if self._wallets else 0,  # shared where histories were alike
+            id(self.accountant),
             own,
             _year(now) if policy.paced else 0,
             policy.budget,
@@ -753,6 +755,12 @@ class Ledger(_Uncopyable):
         year, now = found.budget.per_year, _year(found.time)
         grown = {}
         for (viewer, of), own in self._wallets.items():
+            paced = self._allowed.budget_for(viewer).per_year
+            if of == 0 and paced is not None and before.budget_for(viewer).per_year is None:
+                # Earlier releases of this year count: until now the budget was its allowance.
+                more = increase(before.budget_for(viewer).epsilon, paced)
+                added = (self.accountant.begin(more, delta),) if more > 0 else ()
+                grown[viewer, now] = own + added
             if before.excepts(viewer):
                 continue  # an exception, which is not raised
             if of == 0 and (epsilon or delta):
@@ -1090,7 +1098,13 @@ class Ledger(_Uncopyable):
                         self._charge_line(line)
                     case "filter" if not self._filtered:
                         self._filtered = True
-                        self._wallets = states_from_json(line["left"], self._wallets, charged=0)
+                        left = states_from_json(line["left"], self._wallets, charged=0)
+                        if left.keys() != self._wallets.keys():
+                            raise LedgerCorrupted(
+                                "The line with which the filter began leaves somebody out who was "
+                                "shown something: it was written or changed by hand."
+                            )
+                        self._wallets = left
                     case "cost" if line["cost"] not in self._costs:
                         cost = {
                             Viewer(v): composed_from_json(p) for v, p in line["viewers"].items()

@@ -22,8 +22,8 @@ class Budget:
     """At most epsilon at this delta, for ever; infinite epsilon says that the viewer is trusted.
 
     `per_year` is the allowance of one calendar year (UTC), at the same delta: what the releases of
-    that year compose to. It paces spending and forgives nothing, as all years compose to at most
-    epsilon.
+    that year compose to; those of a plan count when it is declared. It paces spending and forgives
+    nothing, as all years compose to at most epsilon.
 
     >>> Budget(0, 1e-6)
     Traceback (most recent call last):

@@ -3,17 +3,21 @@
     models of Unisono      read here by their declared columns, computed in blocks of one public
                            shape by arithmetic that mixes no rows (`data.blocks`)
     a user's own model     gets ONE record at a time: a pipeline that scales a batch by its mean, or
-                           a matrix product, makes other records' predictions depend on one
-    with rowwise=True      blocks of BLOCK records: the data owner states that the model predicts
-                           each row by itself, and the certificate repeats it
+                           a matrix product, makes other records' predictions depend on one. The
+                           type and the categories of a column follow from all records too, so that
+                           whole numbers are given as floats, and a category without the others
+    with rowwise=True      blocks of BLOCK records, as they are typed: the data owner states that
+                           the model predicts each row by itself, and the certificate repeats it
 
 A record for which a model raises an error, or has no finite answer, has no prediction. Nothing is
 refused because of a value. A model is taken to be a fixed function: one that remembers earlier
 records is no such function, and nothing is claimed about it.
 """
 
+import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from numbers import Complex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -140,7 +144,7 @@ def user_predictions(
         # Whether a warning stops the program is no matter of a record's values.
         warnings.simplefilter("ignore")
         if not rowwise:
-            return [_answers(call, X, [place])[0] for place in seats[seats >= 0]]
+            return [_answers(call, X, [place], _alone)[0] for place in seats[seats >= 0]]
         found: list[np.ndarray | None] = []
         for first in range(0, len(seats), BLOCK):
             found += _block_answers(call, X, seats[first : first + BLOCK])
@@ -165,15 +169,61 @@ def _block_answers(
 
 
 def _answers(
-    call: Callable[[Any], Any], X: Any, places: Sequence[int] | np.ndarray
+    call: Callable[[Any], Any],
+    X: Any,
+    places: Sequence[int] | np.ndarray,
+    given: Callable[[Any], Any] = lambda rows: rows,
 ) -> list[np.ndarray | None]:
     try:
-        said = np.asarray(call(_safe_indexing(X, places)))
+        said = call(given(_safe_indexing(X, places)))
+        if not isinstance(said, list | tuple):  # each of a list is read by itself
+            said = np.asarray(said)
         if len(said) == len(places):
-            return list(said)
-    except Exception:  # whatever a model raises is about these records, and no reason to stop
+            return [np.asarray(one) for one in said]
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException:  # whatever a model raises, a panic of Rust too, is about these records
         pass
     return [None] * len(places)
+
+
+def _alone(row: Any) -> Any:
+    """One record as its own cells say, whatever a library made of its column: there a single
+    missing value turns all whole numbers into floats, and a category is one of all that occur."""
+    if type(row).__module__.partition(".")[0] == "pandas":
+        return _alone_in_pandas(row)
+    kind = getattr(getattr(row, "dtype", None), "kind", "")
+    if kind in "biu" and kind:
+        return row.astype(np.float64)
+    if kind == "O" and isinstance(row, np.ndarray):
+        cells = [_cell(one) for one in row.flat]
+        alike = all(isinstance(one, float | np.floating) for one in cells)
+        found = np.empty(row.shape, np.float64 if alike else object)
+        found.reshape(-1)[:] = cells
+        return found
+    return row
+
+
+def _alone_in_pandas(row: Any) -> Any:
+    frame = row.to_frame() if row.ndim == 1 else row
+    made = {}
+    for place, kind in enumerate(frame.dtypes):
+        column = frame.iloc[:, place]
+        own = type(column)([_cell(column.iat[0])])
+        made[place] = own.astype("category") if kind.name == "category" else own
+    found = type(frame)(made)
+    found.columns = frame.columns
+    return found if row.ndim == 2 else found.iloc[:, 0]
+
+
+def _cell(value: Any) -> Any:
+    """Numbers as floats, and nothing as NaN."""
+    if isinstance(value, bool | np.bool_ | np.floating):
+        return value
+    if isinstance(value, Complex) and value.imag == 0:
+        return float(value.real)
+    missing = value is None or type(value).__name__ in ("NAType", "NaTType")
+    return math.nan if missing else value
 
 
 __all__ = [

@@ -125,9 +125,9 @@ def server_steps(crowd: People, size: int) -> tuple[float, server.Dealers]:
     # has to vanish.
     masked = np.zeros(size, f"<u{BITS // 8}")
     left = [s for i in range(gone) for s in pairs_left(crowd, i, alive)]
-    masks.add_all(
-        masked, [*((derive(crowd.states[i].secret, "self-mask"), 1) for i in alive), *left]
-    )
+    seeds = {i: derive(crowd.states[i].secret, "self-mask") for i in alive}
+    own = [(party.self_mask(attempt, i, seed, QUESTION), 1) for i, seed in seeds.items()]
+    masks.add_all(masked, [*own, *left])
     nothing, signed = np.zeros_like(masked), dealers.digest
     vectors = {
         i: (

@@ -272,6 +272,9 @@ def test_evaluations_and_tables_say_what_their_certificate_says(relation):
             right = (np.asarray(rows)[:, 0] > 0).astype(float)
             return np.stack([1 - right, right], axis=1)
 
+        def predict(self, rows):
+            return self.predict_proba(rows).argmax(axis=1)
+
     def book():
         return Ledger.in_memory(Policy("d", Budget(1.0, 0.0), relation=relation), ACCOUNTANT)
 

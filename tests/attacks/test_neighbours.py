@@ -291,7 +291,9 @@ def test_half_the_sensitivity_of_a_weighted_minimiser_is_noticed(monkeypatch, ob
 
     honest = minimiser.Distance
     monkeypatch.setattr(
-        minimiser, "Distance", lambda l1, l2, linf: honest(l1 / 2, l2 / 2, linf / 2)
+        minimiser,
+        "Distance",
+        lambda **norms: honest(**{name: value / 2 for name, value in norms.items()}),
     )
     algorithm._bound_hashable.cache_clear()
     try:

@@ -137,9 +137,13 @@ def test_no_server_says_of_a_party_what_its_ledger_does_not(trial, monkeypatch, 
 
     def told(self, data):
         packet = wire.decode(data)
-        if packet.tag == "finish":
-            scalars = {**packet.scalars, "learnt_from": said}
-            data = wire.encode(packet.tag, scalars, packet.arrays)
+        parts = wire.unbundle(packet) if packet.tag == "bundle" else [packet]
+        if parts[-1].tag == "finish":
+            lies = [{**part.scalars} for part in parts]
+            lies[-1]["learnt_from"] = said
+            pairs = zip(parts, lies, strict=True)
+            falsified = [wire.encode(part.tag, lie, part.arrays) for part, lie in pairs]
+            data = wire.bundle(falsified) if parts[1:] else falsified[0]
         return answer(self, data)
 
     monkeypatch.setattr(type(members[0]), "answer", told)

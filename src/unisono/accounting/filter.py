@@ -61,13 +61,11 @@ from scipy.special import erfcx, log_ndtr, ndtr
 from unisono.accounting import gaussian, law_costs, renyi
 from unisono.accounting.bracketing import curve_above, estimate_epsilon
 from unisono.accounting.curve import PrivacyCurve
-from unisono.accounting.integer_noise import divisibility_gap
 from unisono.accounting.pairs import LARGEST_LOSS, ApproximatePair, Pair
 from unisono.accounting.validation import FloatArray
-from unisono.core.events import NOTHING, Composed, DiscreteGaussian, Event, Everyone
+from unisono.core.events import NOTHING, Composed
 from unisono.core.trust import Relation
 from unisono.core.wallet import Wallet
-from unisono.errors import ConditionViolated
 
 SPARE = 0.02  # of delta, for tails and for what samplers leave: up to .5 % of Gaussian requests
 _WINDOWS = 0.25 * SPARE  # of delta, for losses beyond the windows of Gaussian releases
@@ -362,61 +360,44 @@ class Law:
 @lru_cache(maxsize=4096)
 def law_of(history: Composed, relation: Relation, epsilon: float, delta: float) -> Law:
     """The pair that dominates all of a history, declared together, with what samplers leave."""
-    parts = history.parts
+    parts, tail = history.parts, 1e-5 * delta
     gap = math.fsum(count * event.noise.gap for event, count in parts)
     slack = math.fsum(count * event.noise.slack for event, count in parts)
-    # Total variation g: g (1 + e^epsilon). Ratios within e^a: e^a h(x - 2a) <= h(x) + 3.1 a.
-    extra = gap * (1 + math.exp(min(epsilon, 700.0))) + 3.1 * slack
-    squares = [_square(event, relation, delta) for event, _ in parts]
+    squares = [law_costs.dominating_square(event, relation, delta) for event, _ in parts]
     known = [one for one in squares if one is not None]
-    if len(known) == len(squares):
+    if len(known) == len(squares) and 3.1 * slack <= tail:
         pairs = list(zip(known, parts, strict=True))
         mu2 = math.fsum(count * one.mu2 for one, (_, count) in pairs)
         more = math.fsum(count * one.slack for one, (_, count) in pairs)
-        return Law(mu2=mu2 * (1 + 1e-12), extra=extra + 3.1 * more)
+        mu2 *= 1 + 1e-12
+        top = gaussian.epsilon(tail, math.sqrt(mu2)) if gap and mu2 else 0.0
+        own = _left_by_samplers(gap, epsilon, top, lambda x: profile_of(x, mu2))
+        # Ratios within e^a: e^a h(x - 2a) <= h(x) + 3.1 a.
+        return Law(mu2=mu2, extra=own + 3.1 * (slack + more))
     pure = _pure_sum(history, relation)
     if (pure is None or pure > epsilon) and _hopeless(history, relation, epsilon, delta):
         return Law((_NOWHERE,), infinite=1.0)
-    side, infinite = _sides(history, relation, pure, 1e-5 * delta, delta)
-    return Law(side, infinite, pure, None, extra)
+    pure = None if pure is None else pure + _decimal(2 * slack)
+    sides, infinite, top = _sides(history, relation, pure, tail, delta, slack)
+
+    def profile(x: FloatArray) -> FloatArray:
+        return np.max([_left(x, side, infinite, 0.0) for side in sides], axis=0)
+
+    own = _left_by_samplers(gap, epsilon, top, profile)
+    return Law(sides, infinite, pure, None, own)
 
 
-class _Square(NamedTuple):
-    mu2: float
-    slack: float = 0.0
+def _left_by_samplers(gap: float, epsilon: float, top: float, profile: Profile) -> float:
+    """What samplers leave of the intended pair, whose losses lie within `top` but for its tail.
 
-
-@lru_cache(maxsize=65536)
-def _square(event: Event, relation: Relation, delta: float) -> _Square | None:
-    """mu^2 of a Gaussian pair that dominates an event, up to a factor of e^slack."""
-    mu = law_costs.gaussian_mu(event, relation)
-    if mu is not None:
-        return _Square(mu * mu)
-    if isinstance(event.noise, DiscreteGaussian) and isinstance(event.sampler, Everyone):
-        return _discrete_gaussian(event.noise, event, relation, delta)
-    return None
-
-
-def _discrete_gaussian(
-    noise: DiscreteGaussian, event: Event, relation: Relation, delta: float
-) -> _Square | None:
-    """A discrete Gaussian of variance s^2 in d coordinates is, up to a factor of e^a in every
-    probability, ``a <= 5 d e^{-2 pi^2 r}``, a draw of N(v, s^2 - r) that is rounded by a discrete
-    Gaussian of variance r: the normaliser of the latter is constant up to 1 +- 2.1 e^{-2 pi^2 r} in
-    each coordinate. So it costs k^2 / (s^2 - r) at distance k, and not k^2 / s^2, which does not
-    dominate it. A sum of shares is one up to tau (Kairouz, Liu and Steinke 2021)."""
-    d, s2 = noise.dimension, (noise.std / noise.grid) ** 2
-    rounding = max(2.0, math.log(5 * d * 3.1e6 / delta) / (2 * math.pi**2))
-    slack = 5 * d * math.exp(-2 * math.pi**2 * rounding)
-    if noise.shares > 1:
-        try:
-            slack += d * divisibility_gap(math.sqrt(s2 / noise.shares), noise.shares)
-        except ConditionViolated:
-            return None
-    if s2 <= 2 * rounding or slack > 1e-5 * delta:
-        return None  # its Rényi curve is worth more
-    distance = event.sensitivity.under(relation).in_norm("l2") / noise.grid
-    return _Square(distance**2 / (s2 - rounding), slack)
+    Total variation g on both sides adds ``g (1 + e^epsilon)`` to the delta of the interaction. Or
+    it adds ``g (1 + e^x)`` to the profile at all points up to x and, as profiles fall, ``h(x)``
+    more beyond, for any x."""
+    if gap == 0:
+        return 0.0
+    x = np.linspace(0.0, min(top, 700.0), 161)
+    own = float(np.min(profile(x) + gap * (1 + np.exp(x))))
+    return min(own, gap * (1 + math.exp(min(epsilon, 700.0))))
 
 
 def _pure_sum(history: Composed, relation: Relation) -> Fraction | None:
@@ -438,10 +419,15 @@ def _strictly_pure(history: Composed, relation: Relation) -> Fraction | None:
 
 
 def _sides(
-    history: Composed, relation: Relation, pure: Fraction | None, smallest: float, delta: float
-) -> tuple[tuple[Side, ...], float]:
+    history: Composed,
+    relation: Relation,
+    pure: Fraction | None,
+    smallest: float,
+    delta: float,
+    slack: float,
+) -> tuple[tuple[Side, ...], float, float]:
     """Finitely many losses, in both orders, from certified upper profiles; losses that are larger
-    than any other have a mass of about `smallest`."""
+    than any other have a mass of about `smallest`; and the largest."""
     limit = math.inf if pure is None else float(pure) * (1 + 2.0**-50)
     pairs = [(law_costs.pair(event, relation), count) for event, count in history.parts]
     known = [(pair, count) for pair, count in pairs if pair is not None]
@@ -450,7 +436,7 @@ def _sides(
         top = renyi.epsilon(_ORDERS, curve, smallest)
         ways: tuple[Profile, Profile] = (lambda x: _from_renyi(curve, x),) * 2
     elif len(pairs) == len(known) == 1 and known[0][1] == 1 and limit < math.inf:
-        top, ways = limit, _exactly(known[0][0])
+        top, ways = limit - 2 * slack, _exactly(known[0][0])
     else:
         if len(known) < len(pairs):
             known = _mixed(history, relation, known, delta)
@@ -458,10 +444,24 @@ def _sides(
         top = max(float(one.epsilon(smallest)) for one in curves)
         above, below = (lambda x, one=one: one.deltas(x) * (1 + 1e-9) for one in curves)
         ways = above, below
+    if slack:
+        ways, top = (_slackened(ways[0], slack), _slackened(ways[1], slack)), top + 2 * slack
     top = min(top, limit, LARGEST_LOSS)
     grid = np.linspace(-top, top, 13 if top == limit and limit < 1 else 161)
     both = [_from_profile(grid, _both_signs(*order, limit)) for order in (ways, (ways[1], ways[0]))]
-    return tuple(side for side, _ in both), max(infinite for _, infinite in both)
+    return tuple(side for side, _ in both), max(infinite for _, infinite in both), top
+
+
+def _slackened(way: Profile, slack: float) -> Profile:
+    """The profile of what is drawn, whose probabilities are within a factor of e^a of the intended
+    ones: at most ``e^a h(x - 2a)``, where h falls by no more than the distance."""
+
+    def profile(x: FloatArray) -> FloatArray:
+        before = x - 2 * slack
+        found = way(np.maximum(before, 0.0)) + np.maximum(-before, 0.0)
+        return np.minimum(1.0, found * math.exp(slack))
+
+    return profile
 
 
 def _hopeless(history: Composed, relation: Relation, epsilon: float, delta: float) -> bool:
@@ -669,6 +669,8 @@ def _certified_side(
     """(*) for all x of the window, by chords and tangents; cells that fail are divided."""
     low, high = window
     room = eta * (1 - 1e-9)
+    if low > 600:  # beyond the range of e^x
+        return False
     top = low + 1.0
     while top < high and not float(_left(np.array([top]), side, infinite, after)[0]) <= room:
         top = top * 1.3 + 0.1  # where the left side is below eta, it is so for all larger x

@@ -112,7 +112,7 @@ class StudyLimits:
         self._step = algorithm.inner.grid if algorithm.inner else algorithm.grid(facts, study.trust)
         # Where parties' values are seen one by one, each is looked at, and their sum.
         vectors = facts.parties + 1 if study.trust is Trust.LOCAL else 1
-        self._chance = FALSE_ALARMS / (facts.attempts(algorithm.rounds) * vectors)
+        self._chance = FALSE_ALARMS / (max(1, facts.attempts(algorithm.rounds)) * vectors)
         self._limits = lru_cache(maxsize=32)(self._made)
 
     def of(self, parties: Sequence[int], number: int, dimension: int) -> SumLimits:

@@ -79,13 +79,14 @@ def private_search(
             f"{len(X)} records leave nothing to train on or nothing to judge by at holdout = "
             f"{holdout!r}: bring more records; nothing was spent"
         )
+    once = Distance(linf=1.0)
+    event = selection.calibrate(Sensitivity(Unit.RECORD, once, once, once), relation, epsilon)
+    # Charged first: a pure release costs the filter less before others than after them.
+    grant = book.authorize(everyone(event * 1), purpose="choice among candidates")
     fitted = []
     for candidate in candidates:
         fresh = clone(candidate).set_params(ledger=book, random_state=random_state)
         fitted.append(fresh.fit(X[~judges], _some(y, ~judges)))
-    once = Distance(linf=1.0)
-    event = selection.calibrate(Sensitivity(Unit.RECORD, once, once, once), relation, epsilon)
-    grant = book.authorize(everyone(event * 1), purpose="choice among candidates")
     scores = np.array([_score(model, X[judges], _some(y, judges)) for model in fitted])
     position = selection.noisy_max(grant.draw(0), scores, event)
     return Selected(fitted[position], position, book.spent(FINAL_MODEL, delta), delta, book)

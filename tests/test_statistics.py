@@ -23,7 +23,13 @@ from unisono.core.values import Private
 from unisono.data import UnreadValues
 from unisono.engines import one_round
 from unisono.errors import BudgetExceeded, ClippedValues, InvalidInput
-from unisono.releases.exact_sums import BoundedRows, ColumnSums, CountedCells, ExactSum
+from unisono.releases.exact_sums import (
+    BoundedRows,
+    ColumnSums,
+    CountedCells,
+    ExactSum,
+    MomentSums,
+)
 
 AGES = np.random.default_rng(3).integers(18, 90, 500)
 
@@ -517,6 +523,7 @@ def test_a_mean_is_there_without_jax(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+SQUARES = -864004642  # of the mean's integers a: Σ round(√2 (a² / m - 3 m / 4)), m = 60 / step
 # Integers before the noise, their step, and the width of Laplace and of Gaussian noise at epsilon 1
 # and delta 1e-6, by relation: what they were before these statistics became studies.
 GOLDEN = {
@@ -559,6 +566,9 @@ def test_integers_and_noise_change_for_nobody(name, relation, monkeypatch):
         integers = [500 * round(60 / step), *integers]
     for delta, width in zip((0.0, 1e-6), widths[relation], strict=True):
         seen = []
+        if (name, relation, delta) == ("mean", Relation.REPLACE_ONE, 1e-6):
+            # Squares come with the sum at no privacy cost: its integers and noise stay the same.
+            integers = [*integers, SQUARES]
 
         def keep(draw, contribution, event, real=one_round.release, seen=seen):
             seen.append((contribution, event))
@@ -590,6 +600,69 @@ def test_sums_of_blocks_are_those_of_all_records_at_once(columns):
     found, _ = bound.integers(facts, privacy, step, rows, mask)
     assert found.value.tolist() == whole.astype(np.int64).sum(axis=0).tolist()
     np.testing.assert_array_equal(rows, before)
+
+
+@pytest.mark.parametrize("most", [8, 9, 50, 333])
+def test_squares_cost_nothing_where_records_are_replaced(most):
+    """Of all pairs of records no two are farther apart than ±m; a missing one is nearer to all."""
+    bound, step = MomentSums(float(most)), 1.0
+    facts, privacy = Facts((1,), 1, 1), Privacy(1.0, 1e-6)
+    values = np.append(np.arange(-most - 2.0, most + 3), np.nan)[:, None]
+    made = np.array(
+        [
+            bound.integers(facts, privacy, step, row[None], np.ones(1, bool))[0].value
+            for row in values
+        ]
+    )
+    apart = np.linalg.norm((made[:, None] - made[None]).astype(float), axis=2)
+    stated = bound.sensitivity(facts, privacy, step)
+    assert apart.max() == 2 * most == stated.replace_one.l2
+    first = ColumnSums(float(most)).sensitivity(facts, privacy, step)
+    assert stated.replace_one.l2 == first.replace_one.l2
+    alone = np.linalg.norm(made.astype(float), axis=1)
+    assert alone.max() <= stated.zero_out.l2 == stated.add_or_remove.l2 <= alone.max() + 2
+    for distance, gaps in (
+        (stated.replace_one, made[:, None] - made[None]),
+        (stated.zero_out, made),
+    ):
+        assert np.abs(gaps).sum(axis=-1).max() <= distance.l1
+        assert np.abs(gaps).max() <= distance.linf
+    assert not made[-1].any()
+
+
+def test_squares_are_those_of_all_blocks():
+    bound, step, size = MomentSums(1.0), 2.0**-20, 2**16
+    rows = np.random.default_rng(0).uniform(-1.2, 1.2, (size + 77, 1))
+    rows[3], rows[-1] = np.nan, np.inf
+    mask = np.ones(len(rows), bool)
+    mask[5::7] = False
+    facts, privacy = Facts((len(rows),), 1, 1), Privacy(1.0, 1e-6)
+    found, _ = bound.integers(facts, privacy, step, rows, mask)
+    u = np.clip(rows[mask & np.isfinite(rows[:, 0]), 0], -1, 1)
+    assert found.value[0] * step == pytest.approx(u.sum(), abs=len(u) * step)
+    assert found.value[1] * step == pytest.approx(
+        (np.sqrt(2) * (u * u - 0.75)).sum(), abs=4 * len(u) * step
+    )
+
+
+@pytest.mark.parametrize("relation", list(Relation))
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_a_mean_names_what_its_intervals_are_about(delta, relation):
+    ages = np.random.default_rng(0).normal(50, 12, 5000).tolist()
+    found = unisono.mean(ages, (0, 100), epsilon=1.0, delta=delta, ledger=book(relation=relation))
+    assert "for these records" in str(found)
+    if delta and relation is Relation.REPLACE_ONE:
+        (low, high), (lower, higher) = found.interval, found.population_interval
+        assert lower < low < high < higher
+        sampling = 2 * 1.96 * 12 / np.sqrt(5000)
+        assert higher - lower == pytest.approx(np.hypot(high - low, sampling), rel=0.05)
+        assert "] for the population they were drawn from" in str(found)
+        assert found.to_json()["population_interval"] == [lower, higher]
+        assert "the population they were drawn from" in found._repr_html_()
+    else:
+        assert found.population_interval is None
+        needed = "replace-one" if delta else "delta > 0"
+        assert f"An interval for the population needs {needed}." in str(found)
 
 
 def test_rows_of_a_slice_are_made_of_their_own_records():

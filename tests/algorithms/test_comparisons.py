@@ -14,7 +14,7 @@ from scipy import stats
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.algorithms import comparisons, hypothesis_tests
 from unisono.algorithms.estimates import HypothesisTest, answer_text
-from unisono.algorithms.quantiles import Tree, consistent_leaves
+from unisono.algorithms.quantiles import Tree
 from unisono.algorithms.statistics import Groups
 from unisono.algorithms.survey import Survey, adjusted, holm_adjusted
 from unisono.attacks.audit import audit, check
@@ -101,15 +101,6 @@ def test_without_noise_the_simulated_test_is_close_to_fisher():
     usual = stats.fisher_exact(table)
     assert found.value == pytest.approx(usual.statistic, rel=0.01)
     assert found.p_value == pytest.approx(usual.pvalue, abs=0.02)  # of 2,000 tables
-
-
-def test_the_variance_of_ranks_is_that_of_least_squares():
-    tree = Tree(0.0, 1.0, branching=3, levels=3)
-    leaves = np.stack([consistent_leaves(one, tree, None) for one in np.eye(tree.nodes)], axis=1)
-    found = hypothesis_tests.median_contrast(tree)
-    for edge in range(tree.leaves + 1):
-        contrast = np.where(np.arange(tree.leaves) < edge, 0.5, -0.5)
-        assert found[edge] == pytest.approx(np.square(contrast @ leaves).sum())
 
 
 # ------------------------------------------------------------------- level and coverage

@@ -17,8 +17,8 @@ from unisono.algorithms.quantiles import (
     distribution,
     invert,
     median,
-    prefixes,
     quantiles,
+    rank_variance,
 )
 from unisono.core.algorithm import agree_facts
 from unisono.core.compiled import numbers
@@ -143,22 +143,20 @@ def test_consistency_is_least_squares(shape, seed, known):
         assert found.sum() == pytest.approx(root)
 
 
-@given(st.sampled_from([(2, 4), (3, 2), (4, 3), (5, 1)]), st.integers(0, 2**32 - 1), st.booleans())
-@settings(max_examples=40, deadline=None)
-def test_prefixes_count_exactly_and_never_use_a_node_twice(shape, seed, known):
-    """On exact nodes every prefix is right; on unit noise its variance is the number of nodes."""
-    tree = Tree(0, 1, *shape)
-    generator = np.random.default_rng(seed)
-    leaves = generator.integers(0, 30, tree.leaves).astype(float)
-    root = float(leaves.sum()) if known else None
-    left, terms = prefixes(nodes_of(leaves, tree), tree, root)
-    assert left == pytest.approx(np.concatenate([[0.0], np.cumsum(leaves)]))
-    zero = prefixes(np.zeros(tree.nodes), tree, 0.0 if known else None)[0]
-    coefficients = np.stack(
-        [prefixes(row, tree, 0.0 if known else None)[0] - zero for row in np.eye(tree.nodes)]
-    )
-    assert set(np.unique(coefficients)) <= {-1.0, 0.0, 1.0}
-    assert np.abs(coefficients).sum(axis=0) == pytest.approx(terms)
+@pytest.mark.parametrize("shape", [(2, 4), (3, 3), (4, 2), (5, 1)])
+@pytest.mark.parametrize("share", [0.05, 0.5, 0.8])
+@pytest.mark.parametrize("known", [True, False])
+def test_the_variance_of_ranks_is_that_of_least_squares(shape, share, known):
+    """And no node weighs more than 1, which `error_margin` needs of Laplace noise."""
+    tree = Tree(0.0, 1.0, *shape)
+    root = 0.0 if known else None
+    leaves = np.stack([consistent_leaves(one, tree, root) for one in np.eye(tree.nodes)], axis=1)
+    found = rank_variance(tree, share, known)
+    for edge in range(tree.leaves + 1):
+        below = (np.arange(tree.leaves) < edge).astype(float)
+        weights = (below if known else below - share) @ leaves
+        assert found[edge] == pytest.approx(np.square(weights).sum(), abs=1e-12)
+        assert np.abs(weights).max() <= 1 + 1e-12
 
 
 @given(st.integers(0, 2**32 - 1), st.floats(0, 1), st.booleans())

@@ -141,11 +141,26 @@ def test_quantiles_by_group_are_those_of_each_group(clinics):
     assert "of each group" in found["maximum of age by population"]["note"]
 
 
+def test_means_and_quantiles_name_what_their_intervals_are_about(clinics):
+    asked = ("--mean", "age", "--median", "age", "--quantile", "age:0.9", *AGES, "--epsilon", "1")
+    shown = query(*asked).stdout
+    assert shown.count("] for these records") == 3
+    assert shown.count("] for the population they were drawn from") == 3
+    answers = json.loads(query(*asked, "--json").stdout)["answers"]
+    for one in answers:
+        (low, high), (lower, higher) = one["interval"], one["population_interval"]
+        assert lower <= low < high <= higher
+    by = query("--median", "age", *AGES, "--by", "population", *WARDS, "--epsilon", "1").stdout
+    assert "for these records; then for the population they were drawn from" in by
+    pure = query("--mean", "age", *AGES, "--delta", "0", "--epsilon", "1").stdout
+    assert "An interval for the population needs delta > 0." in pure
+
+
 def test_a_spread_that_noise_swamps_is_not_printed_as_zero(clinics):
     result = query("--std", "age", *AGES, "--epsilon", "0.001", "--seed", "3")
     assert result.exit_code == 0, result.stderr
     assert "standard deviation of age: not determined, 95% interval [0, " in result.stdout
-    assert "the noise is larger than the figure" in result.stdout
+    assert "too noisy to estimate" in result.stdout
 
 
 def test_incidence_by_population_in_plain_words(clinics):

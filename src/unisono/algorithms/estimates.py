@@ -5,7 +5,7 @@ Every statistic that leaves Unisono is an `Estimate`: those of `unisono.mean` an
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -23,6 +23,8 @@ from unisono.core.words import number, p_text
 Interval = tuple[Any, Any]
 # Said in place of a number that noise swamps.
 UNDETERMINED = "not determined"
+# What the two intervals of an estimate are about.
+RECORDS, POPULATION = "these records", "the population they were drawn from"
 
 
 @dataclass(frozen=True)
@@ -74,8 +76,9 @@ class Estimate:
 
     `interval` holds the statistic *of these records* (after clipping to the public bounds) with
     probability `confidence`: noise and rounding are in it, and it holds for all numbers of an
-    array at once. `population_interval`, where it is given, also counts the sampling error, and is
-    about the population that the records were drawn from.
+    array at once. `population_interval`, where it is given, also accounts for the sampling error:
+    it is about the population that the records were drawn from, if they were drawn independently.
+    Texts, pages and reports label the two.
 
     `determined`, where it is given, says of each number whether the noise leaves anything of it: a
     standard deviation that may as well be 0 is not printed as one. `test`, where two groups or two
@@ -171,12 +174,40 @@ class Estimate:
         return "\n".join(lines)
 
 
+def joined(
+    name: str,
+    labels: tuple[Any, ...],
+    found: Sequence[Estimate],
+    confidence: float,
+    note: str,
+) -> Estimate:
+    """Single numbers of one release, whose intervals hold at once, as one estimate."""
+
+    def ends(pairs: Sequence[Interval]) -> Interval:
+        low, high = (np.array(end) for end in zip(*pairs, strict=True))
+        return low, high
+
+    known = np.array([one.determined is None or bool(np.all(one.determined)) for one in found])
+    wider = [one.population_interval for one in found if one.population_interval is not None]
+    return Estimate(
+        name,
+        np.array([one.value for one in found]),
+        ends([one.interval for one in found]),
+        confidence,
+        note,
+        found[0].certificate,
+        ends(wider) if len(wider) == len(found) else None,
+        labels,
+        None if known.all() else known,
+    )
+
+
 def answer_text(shown: Mapping[str, Any]) -> str:
     """An estimate's JSON in plain words, one line for each of several numbers.
 
     >>> print(answer_text({"name": "flu", "value": [3.0, 1.0], "interval": [[1.0, 0.0], [5.0, 3.0]],
     ...                    "confidence": 0.95, "note": "noise.", "labels": ["north", "south"]}))
-    flu: 95% intervals hold for all numbers at once
+    flu: 95% intervals hold for all numbers at once, for these records
         north: 3 [1, 5]
         south: 1 [0, 3]
       noise.
@@ -185,23 +216,30 @@ def answer_text(shown: Mapping[str, Any]) -> str:
     value, known = shown["value"], np.ravel(shown.get("determined", True))
     if np.ndim(value) == 0:
         said = _shown(value, low, high) if known[0] else UNDETERMINED
-        lines = [f"{shown['name']}: {said}, {sure} interval {_span(low, high)}"]
+        lines = [f"{shown['name']}: {said}, {sure} interval {_span(low, high)} for {RECORDS}"]
         if "population_interval" in shown:
             span = _span(*shown["population_interval"])
-            lines.append(f"  for the population behind the records: {span}")
+            lines.append(f"  {sure} interval {span} for {POPULATION}")
     else:
         names = shown.get("labels") or range(np.size(value))
         known = np.broadcast_to(known, np.size(value))
         rows = zip(names, np.ravel(value), np.ravel(low), np.ravel(high), known, strict=True)
-        lines = [f"{shown['name']}: {sure} intervals hold for all numbers at once"]
+        lines = [f"{shown['name']}: {sure} intervals hold for all numbers at once, for {RECORDS}"]
+        wider = [""] * np.size(value)
+        if "population_interval" in shown:
+            lines[0] += f"; then for {POPULATION}"
+            ends = zip(*map(np.ravel, shown["population_interval"]), strict=True)
+            wider = [f"; {_span(*pair)}" for pair in ends]
         lines += [
-            f"    {name}: {_shown(v, a, b) if sees else UNDETERMINED} {_span(a, b)}"
-            for name, v, a, b, sees in rows
+            f"    {name}: {_shown(v, a, b) if sees else UNDETERMINED} {_span(a, b)}{more}"
+            for (name, v, a, b, sees), more in zip(rows, wider, strict=True)
         ]
     if "test" in shown:
         lines.append(f"  {_test_words(shown['test'])}")
     elif not known.all():
-        lines.append(f"  {UNDETERMINED}: the noise is larger than the figure; it may as well be 0.")
+        lines.append(
+            f"  {UNDETERMINED}: too noisy to estimate with so few records at this epsilon."
+        )
     return "\n".join([*lines, f"  {shown['note']}"])
 
 
@@ -210,7 +248,7 @@ def answer_parts(shown: Mapping[str, Any]) -> list[Markup]:
     (low, high), sure = shown["interval"], f"{shown['confidence']:.0%}"
     values, alone = np.ravel(shown["value"]), np.ndim(shown["value"]) == 0
     known = np.broadcast_to(np.ravel(shown.get("determined", True)), values.shape)
-    names = ["these records"] if alone else shown.get("labels") or range(1, len(values) + 1)
+    names = [RECORDS] if alone else shown.get("labels") or range(1, len(values) + 1)
     rows = zip(names, values, np.ravel(low), np.ravel(high), known, strict=True)
     numbers = [
         notebook.ShownNumber(
@@ -223,10 +261,21 @@ def answer_parts(shown: Mapping[str, Any]) -> list[Markup]:
         )
         for name, v, a, b, sees in rows
     ]
-    if alone and "population_interval" in shown:
-        ends = tuple(map(float, shown["population_interval"]))
-        wider = numbers[0]._replace(label="the population behind them", span=_span(*ends))
-        numbers.append(wider._replace(low=ends[0], high=ends[1]))
+    if "population_interval" in shown:
+        ends = map(np.ravel, shown["population_interval"])
+        pairs = [
+            (
+                one,
+                one._replace(
+                    label=POPULATION if alone else f"{one.label}: {POPULATION}",
+                    span=_span(a, b),
+                    low=float(a),
+                    high=float(b),
+                ),
+            )
+            for one, a, b in zip(numbers, *ends, strict=True)
+        ]
+        numbers = [one for pair in pairs for one in pair]
     several = "" if alone else ", all at once"
     head = ["", "answer", f"{sure} interval{several}"]
     tested = _test_words(shown["test"]) if "test" in shown else ""
@@ -369,4 +418,5 @@ __all__ = [
     "answer_parts",
     "answer_text",
     "guaranteed_parts",
+    "joined",
 ]

@@ -40,14 +40,19 @@ The interval for these records is made of single edges, without lines.
 
 import math
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import chdtrc, chdtri, chndtr, logit, ndtri, stdtr, stdtrit
 
 from unisono.algorithms.noise_law import NoiseLaw, simulated_noise
-from unisono.algorithms.quantiles import Tree, consistent_leaves, distribution, invert
+from unisono.algorithms.quantiles import (
+    Tree,
+    consistent_leaves,
+    distribution,
+    invert,
+    rank_variance,
+)
 
 # Of the noise that is drawn where its sums have no simple law; and of tables.
 _DRAWS, _TABLES = 2**13, 2000
@@ -428,33 +433,6 @@ def fisher(table: np.ndarray, law: NoiseLaw, probability: float) -> Compared:
 # ------------------------------------------------------------------- medians
 
 
-def median_contrast(tree: Tree) -> np.ndarray:
-    """κ (leaves + 1,): the variance, in that of one node, of the records below each edge less half
-    of all, by least squares.
-
-    AᵀA of the tree's design has the eigenvalue λ_m = 1 + b + ... + b^(L-m) for what is constant in
-    nodes of level m and sums to zero among their siblings; for the constant it is λ_1.
-
-    >>> median_contrast(Tree(0.0, 1.0, branching=2, levels=1)).tolist()  # ± (x₁ + x₂) / 2, x₁ - x₂
-    [0.5, 0.5, 0.5]
-    """
-    b, leaves = tree.branching, tree.leaves
-    edge = np.arange(leaves + 1)
-    lengths = []  # of the contrast, averaged within the nodes of each level
-    for level in range(tree.levels + 1):
-        width = b ** (tree.levels - level)
-        part = edge % width
-        mixed = width * ((2 * part - width) / (2 * width)) ** 2
-        lengths.append(np.where(part > 0, (leaves - width) / 4 + mixed, leaves / 4))
-    eigenvalues = [
-        (b ** (tree.levels - level + 1) - 1) / (b - 1) for level in range(1, tree.levels + 1)
-    ]
-    found = lengths[0] / eigenvalues[0]
-    for (coarse, fine), eigenvalue in zip(pairwise(lengths), eigenvalues, strict=True):
-        found = found + (fine - coarse) / eigenvalue
-    return np.asarray(found)
-
-
 class _Crossing(NamedTuple):
     """One group: how many records, its median, what it costs that the median is in a leaf where
     these records are meant (`own`), and a + b (t - centre), the records below t less half of all
@@ -479,7 +457,7 @@ def _crossing(nodes: np.ndarray, tree: Tree, law: NoiseLaw) -> _Crossing:
     below, edges = distribution(nodes, tree, None), tree.edges
     size = max(float(below[-1]), 1.0)
     value = invert(below, edges, size / 2)
-    kappa = law.std**2 * median_contrast(tree)
+    kappa = law.std**2 * rank_variance(tree, 0.5, False)
     z = (below - size / 2) / np.sqrt(kappa)
     own = np.maximum(np.maximum(z[:-1], -z[1:]), 0.0) ** 2
     # The line is laid through as much of the distribution as its own error makes uncertain.
@@ -507,7 +485,7 @@ def compare_medians(nodes: np.ndarray, tree: Tree, law: NoiseLaw, probability: f
     """Group 0 less group 1, of one release's nodes (2, nodes)."""
     groups = [_crossing(own, tree, law) for own in nodes]
     # Least squares know a size from all levels: its variance is 4 κ of the outermost edge.
-    deviation = 2 * law.std * math.sqrt(float(median_contrast(tree)[0]))
+    deviation = 2 * law.std * math.sqrt(float(rank_variance(tree, 0.5, False)[0]))
     known = np.array([one.size > LEAST_SIZE * deviation for one in groups])
     # Counts below an edge are sums of few noises, whose tails are longer than the normal's where
     # they are Laplace; those of three are allowed for. Lines are made of many.
@@ -565,6 +543,5 @@ __all__ = [
     "compare_proportions",
     "fisher",
     "independence",
-    "median_contrast",
     "wilson",
 ]

@@ -2,8 +2,8 @@
 
 An interval for a quantity made of several noisy sums takes an interval for each, at a level that
 holds for all of them at once, and the least and largest value of the quantity over the box. That
-is conservative and needs no approximation. Sampling error is added by the normal approximation,
-with half of the error probability for the noise and half for the sampling.
+is conservative and needs no approximation. Intervals for the population add the variance of the
+sampling error, by the normal approximation (`error_margin`, `population_means`).
 """
 
 import math
@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.special import ndtri
 
 from unisono.algorithms.estimates import Estimate
 from unisono.algorithms.noise_law import NoiseLaw, sum_law
@@ -145,6 +144,63 @@ def estimate(
     )
 
 
+def error_margin(law: NoiseLaw, noises: float, sampling: float, probability: float) -> float:
+    """How far a figure errs, but for `probability`: a weighted sum of independent noises, whose
+    squared weights sum to `noises`, and a normal sampling error of variance `sampling`.
+
+    Exact for Gaussian noise. Of Laplace noise with scale s and weights |w| <= 1 the moment
+    generating function is at most that of Σ w² whole noises, as -log(1 - w² x) <= -w² log(1 - x),
+    and exp(v u² / 2) <= (1 - s² u²)^(-v / 2s²): a normal error counts as so many noises more.
+    """
+    return law.summed(noises + sampling / law.std**2).tail(probability)
+
+
+def population_means(
+    sums: np.ndarray,
+    sizes: np.ndarray,
+    law: NoiseLaw,
+    hidden: bool,
+    squares: np.ndarray | None,
+    probability: float,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The ends of intervals for means of u in [-1, 1], in the population of each cell.
+
+    `sums` A of u and, where they are `hidden`, `sizes` N have independent noise of variance σ²;
+    `squares` Q are sums of √2 (u² - 3/4). The interval holds all μ with
+
+        (A - μ N)² <= z² (v N + σ² (1 + h μ²)),    h = 1 where sizes are hidden, else 0
+
+    which is Fieller's (1954). v is the variance by the noisy moments, plus one standard deviation
+    of its noise, between 0 and 1 - m². Where the mean square cannot be told from 1, its value in a
+    column of two values (`squares` None: it has two), v = 1 - μ² at each μ, the largest that a mean
+    μ allows: Wilson's (1927) interval.
+    """
+    noise, h = law.std**2, float(hidden)
+    size = np.maximum(sizes, 1.0)
+    mean = np.clip(sums / size, -1.0, 1.0)
+    variance, two_valued = 1 - mean**2, np.ones(len(mean), bool)
+    if squares is not None:
+        square = squares / (_ROOT * size) + 0.75
+        found = square - mean**2 + noise * (1 + h * mean**2) / size**2
+        weights = 0.5 + 4 * mean**2 + h * (2 * mean**2 - square + 0.75) ** 2
+        doubt = np.sqrt(noise * weights) / size
+        two_valued = 1 - square <= 2 * np.sqrt(noise * (0.5 + h * (square - 0.75) ** 2)) / size
+        variance = np.where(
+            two_valued, variance, np.clip(np.maximum(found, 0.0) + doubt, 0.0, variance)
+        )
+    noises, sampling = 1 + h * mean**2, variance * size
+    margins = [error_margin(law, *one, probability) for one in zip(noises, sampling, strict=True)]
+    z2 = np.square(margins) / (noise * noises + sampling)
+    # A quadratic in μ: a μ² - 2 m N² μ + c <= 0; not bounded where the size may as well be 0.
+    a = size**2 + z2 * (two_valued * size - h * noise)
+    c = (mean * size) ** 2 - z2 * (np.where(two_valued, size, sampling) + noise)
+    known = (a > 0) & (sizes > 0)
+    a = np.where(known, a, 1.0)
+    centre, root = mean * size**2 / a, np.sqrt(np.maximum((mean * size**2) ** 2 - a * c, 0.0)) / a
+    low, high = np.where(known, centre - root, -1.0), np.where(known, centre + root, 1.0)
+    return np.clip(low, -1.0, 1.0), np.clip(high, -1.0, 1.0)
+
+
 def noise_words(noisy: Noisy, factor: float = 1.0) -> str:
     law = noisy.law
     return f"{law.name} noise of standard deviation {law.std * factor:.4g} was added to"
@@ -198,37 +254,37 @@ def read_moments(
     """
     hidden = counted or not noisy.exact_sizes
     first = 1 if hidden else 0
-    numbers = len(noisy.values) * noisy.values.shape[1]
-    cells = len(noisy.values)
-
-    def boxes(level: float) -> tuple[Box, Box, Box | None]:
-        size = size_box(noisy, hidden, level, numbers)
-        mean = column_box(noisy, first, level, numbers).over(size, 1.0)
-        if not spread:
-            return size, mean, None
+    cells, numbers = len(noisy.values), noisy.values.size
+    # A mean is made of its sum and, where it is noisy, of its size.
+    size = size_box(noisy, hidden, probability, cells * (1 + hidden))
+    mean = column_box(noisy, first, probability, cells * (1 + hidden)).over(size, 1.0)
+    variance = None
+    if spread:
+        every = size_box(noisy, hidden, probability, numbers)
+        middle = column_box(noisy, first, probability, numbers).over(every, 1.0)
         # √2 (u² - 3/4) has sum S in [-3/√8 n, 1/√8 n], so the mean square is S / (√2 n) + 3/4.
-        square = column_box(noisy, first + 1, level, numbers).over(size, 1.5 / _ROOT)
+        square = column_box(noisy, first + 1, probability, numbers).over(every, 1.5 / _ROOT)
         square = square.linear(1 / _ROOT, 0.75).clipped(0.0, 1.0)
-        largest = np.maximum(mean.low**2, mean.high**2)
+        largest = np.maximum(middle.low**2, middle.high**2)
         least = np.where(
-            (mean.low < 0) & (mean.high > 0), 0.0, np.minimum(mean.low**2, mean.high**2)
+            (middle.low < 0) & (middle.high > 0), 0.0, np.minimum(middle.low**2, middle.high**2)
         )
-        variance = Box(square.low - largest, square.value - mean.value**2, square.high - least)
-        return size, mean, variance.clipped(0.0, 1.0)
-
-    _, mean, variance = boxes(probability)
+        variance = Box(square.low - largest, square.value - middle.value**2, square.high - least)
+        variance = variance.clipped(0.0, 1.0)
     kind = "sum (and, jointly, to the number of records)" if hidden else "sum"
     note = f"{noise_words(noisy, reach)} the {kind}; values outside the bounds were clipped first."
     found = []
     if "mean" in wanted:
         population = None
         if spread:
-            half_size, half_mean, half_variance = boxes(probability / 2)
-            assert half_variance is not None
-            z = -float(ndtri(probability / (4 * cells)))
-            error = z * np.sqrt(half_variance.high / np.maximum(half_size.low, 1.0))
-            population = Box(half_mean.low - error, half_mean.value, half_mean.high + error)
-            population = population.clipped(-1.0, 1.0).linear(reach, centre)
+            sums, squares = noisy.values[:, first], noisy.values[:, first + 1]
+            ends = population_means(
+                sums, size.value, noisy.law, hidden, squares, probability / cells
+            )
+            population = _around(mean, *ends).linear(reach, centre)
+        else:
+            needed = "replace-one" if noisy.law.gaussian else "delta > 0"
+            note += f" An interval for the population needs {needed}."
         shown = mean.linear(reach, centre)
         found.append(
             estimate(
@@ -261,33 +317,31 @@ def read_proportions(
     A share y / (n + y) grows with y and falls with n, so its extremes over the box of counts are
     at corners.
     """
+    values = noisy.values[:, 0]
     if not paired:
-        counts = column_box(noisy, 0, probability, 1).clipped(0.0, float(noisy.records))
-        size: Any = float(noisy.records)
-        box = counts.linear(1 / size)
-        half = column_box(noisy, 0, probability / 2, 1).clipped(0.0, size).linear(1 / size)
-        least_size = np.array([size])
+        size = np.array([float(noisy.records)])
+        box = column_box(noisy, 0, probability, 1).clipped(0.0, float(noisy.records))
+        box = box.linear(1 / float(noisy.records))
+        # On the scale of u in [-1, 1]: 2 yes - size, or yes - no.
+        sums, law = 2 * values - size, noisy.law.scaled(2.0)
     else:
-        box, _ = _paired(noisy, probability)
-        half, least_size = _paired(noisy, probability / 2)
-    z = -float(ndtri(probability / (4 * len(box.value))))
-    least = np.maximum(least_size, 1.0)
-    population = Box(
-        half.low - z * np.sqrt(_bernoulli(half) / least),
-        half.value,
-        half.high + z * np.sqrt(_bernoulli(half) / least),
-    ).clipped(0.0, 1.0)
+        box = _paired(noisy, probability)
+        no, yes = values[::2], values[1::2]
+        size, sums = np.maximum(yes + no, 0.0), yes - no
+        # Two noises with weights 1 ± μ, at most 2.
+        law = noisy.law.scaled(2.0).summed(0.5)
+    ends = population_means(sums, size, law, paired, None, probability / len(box.value))
+    population = _around(box, *((1 + end) / 2 for end in ends))
     note = f"{noise_words(noisy)} the counts behind the proportion."
     return [estimate(name, box, labels, 1 - probability, note, certificate, population)]
 
 
-def _bernoulli(box: Box) -> np.ndarray:
-    """The largest p (1 - p) over the interval, since p is not known exactly."""
-    middle = (box.low <= 0.5) & (box.high >= 0.5)
-    return np.where(middle, 0.25, np.maximum(box.low * (1 - box.low), box.high * (1 - box.high)))
+def _around(box: Box, low: np.ndarray, high: np.ndarray) -> Box:
+    """An interval for the population, which holds all that are possible for these records."""
+    return Box(np.minimum(low, box.low), box.value, np.maximum(high, box.high))
 
 
-def _paired(noisy: Noisy, probability: float) -> tuple[Box, np.ndarray]:
+def _paired(noisy: Noisy, probability: float) -> Box:
     counts = column_box(noisy, 0, probability, len(noisy.values)).clipped(0.0, math.inf)
     no, yes = (Box(counts.low[i::2], counts.value[i::2], counts.high[i::2]) for i in (0, 1))
 
@@ -295,7 +349,6 @@ def _paired(noisy: Noisy, probability: float) -> tuple[Box, np.ndarray]:
         whole = y + n
         return np.where(whole > 0, y / np.where(whole > 0, whole, 1.0), empty)
 
-    box = Box(
+    return Box(
         share(yes.low, no.high, 0.0), share(yes.value, no.value, 0.5), share(yes.high, no.low, 1.0)
     )
-    return box, no.low + yes.low

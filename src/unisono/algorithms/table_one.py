@@ -508,7 +508,7 @@ def _quantile_figures(
     found = []
     for level in QUARTILES:
         read = [read_quantile(own, tree, level, probability) for own in trees]
-        found.append([_shown(_quantile(variable, *one)) for one in read])
+        found.append([_shown(_quantile(variable, one.value, one.interval)) for one in read])
     return found
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from unisono.algorithms import comparisons, statistics
-from unisono.algorithms.quantiles import MAXIMUM, MINIMUM, quantiles
+from unisono.algorithms.quantiles import MAXIMUM, MINIMUM, quantiles, tree_shape
 from unisono.algorithms.statistics import Groups, Question
 from unisono.cli.conditions import Condition, parse_condition
 from unisono.core.defaults import warn_of_clipping
@@ -183,7 +183,12 @@ def inquire(asked: Asked) -> Inquiry:
         add(made.counting() if name in asked.dropping else made)
     for name, levels in _quantiles(asked).items():
         made = quantiles(
-            inquiry.number(name), inquiry.bounds(name), levels, name=f"{name}{suffix}", by=by
+            inquiry.number(name),
+            inquiry.bounds(name),
+            levels,
+            name=f"{name}{suffix}",
+            by=by,
+            **tree_shape(asked.pure),
         )
         add(made.counting() if name in asked.dropping else made)
     for text in asked.histograms:

@@ -30,7 +30,7 @@ def result_text(shown: Document) -> str:
     ...      "note": "noise was added."}]}))
     RESULT  ages
       rounds_opened: 1
-      mean of age: 41.23, 95% interval [40.5, 42]
+      mean of age: 41.23, 95% interval [40.5, 42] for these records
         noise was added.
     """
     rest = {key: value for key, value in shown.items() if key not in _HIDDEN}

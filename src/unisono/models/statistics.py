@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field
 
 from unisono.algorithms import comparisons, statistics
-from unisono.algorithms.quantiles import quantiles
+from unisono.algorithms.quantiles import quantiles, tree_shape
 from unisono.algorithms.statistics import Groups
 from unisono.algorithms.survey import Question, Survey
 from unisono.core.privacy import Privacy
@@ -275,7 +275,8 @@ def _question(
             )
         case Quantiles():
             place, bounds, _ = slots.number(asked.column)
-            made = quantiles(place, bounds, asked.levels, name=name, by=by)
+            shape = tree_shape(privacy.pure)
+            made = quantiles(place, bounds, asked.levels, name=name, by=by, **shape)
         case Moment(ask="sum"):
             place, bounds, step = slots.number(asked.column)
             made = statistics.total(place, bounds, name=f"sum of {name}", step=step, by=by)

@@ -6,11 +6,12 @@ from typing import Any
 import numpy as np
 
 from unisono.algorithms import readings
-from unisono.algorithms.estimates import Estimate
+from unisono.algorithms.estimates import Estimate, joined
 from unisono.core.ledger import Ledger
+from unisono.core.trust import Relation
 from unisono.data import codes, listed, warn_unread
 from unisono.errors import InvalidInput
-from unisono.releases.exact_sums import BoundedRows, ColumnSums, CountedCells
+from unisono.releases.exact_sums import BoundedRows, ColumnSums, CountedCells, MomentSums
 from unisono.statistics.cells import (
     SINGLES,
     Given,
@@ -110,9 +111,11 @@ def mean(
 ) -> Estimate:
     """The average of values, each clipped to public bounds.
 
-    Values are centred first, so the noise is in proportion to half the range. Where the number
-    of records is public (replace-one, zero-out) it divides the sum; under add-or-remove a noisy
-    count is released beside the sum, in one event. A value that cannot be read adds nothing: it
+    Values are centred first, so the noise is in proportion to half the range. With a `delta` and
+    replace-one their squares are released too, at no privacy cost, and the answer has two
+    intervals: for these records, and for the population they were drawn from. Where the number of
+    records is public (replace-one, zero-out) it divides the sum; under add-or-remove a noisy count
+    is released beside the sum, in one event. A value that cannot be read adds nothing: it
     counts as the centre of the bounds, or not at all where records are counted, as they are with
     `missing="drop record"`, too.
     """
@@ -125,19 +128,24 @@ def mean(
     records, low, high = read_numbers(given.cells, bounds, True, divided, dropped)
     centre, half = low / 2 + high / 2, high / 2 - low / 2
     rows = BoundedRows(records, (low, high), centre, half if terms.hidden else None)
-    found = released(terms, ColumnSums(half, rows.shape[1]), rows, bounds=[low, high])
-    # On the scale of `read_moments`: records, and the sum of u = (x - centre) / half.
-    scaled = found.total / half
-    rounded = found.step / 2 / half
+    # Squares cost nothing under Gaussian noise and replace-one, and more elsewhere.
+    privacy = terms.privacy
+    spread = not privacy.pure and privacy.relation is Relation.REPLACE_ONE
+    bound = MomentSums(half) if spread else ColumnSums(half, rows.shape[1])
+    found = released(terms, bound, rows, bounds=[low, high])
+    # On the scale of `read_moments`: records, and the sum of u = (x - centre) / reach.
+    reach = bound.scale(found.step) if isinstance(bound, MomentSums) else half
+    scaled, rounded = found.total / reach, found.step / 2 / reach
     if terms.hidden:
         # A record counts as half the range in whole steps.
         scaled[0] = found.total[0] / (np.rint(half / found.step) * found.step)
         margin = found.noisy(scaled, 1 / half).margin(0, 1 - confidence, numbers=2)
         rounding: tuple[float, ...] = (0.0, max(scaled[0] + margin, 0.0) * rounded)
     else:
-        rounding = (found.records * rounded,)
-    noisy = found.noisy(scaled, 1 / half, rounding)
-    asked = (name, (), centre, half, ("mean",), False, False)
+        # Squares are rounded, and made of rounded values: √2 |u² - u'²| <= 2√2 |u - u'|.
+        rounding = (found.records * rounded, *[4 * found.records * rounded] * spread)
+    noisy = found.noisy(scaled, 1 / reach, rounding)
+    asked = (name, (), centre, reach, ("mean",), False, spread)
     return terms.read(readings.read_moments, *asked, noisy, found.result)
 
 
@@ -248,13 +256,14 @@ def quantile(
     """The value that a share `level` of the records lies below; several levels cost what one does.
 
     All levels are read from one noisy tree of counts (`unisono.algorithms.quantiles`), and come as
-    one estimate, an array with the levels as labels. Each interval holds at `confidence` divided
-    among them, so that all hold at once. Values outside the bounds count at their ends, and one
+    one estimate, an array with the levels as labels. Each interval, for these records and for the
+    population they were drawn from, holds at `confidence` divided among them, so that all hold at
+    once. Values outside the bounds count at their ends, and one
     that cannot be read counts nowhere; but where the number of records is public levels are shares
     of all of them, and with `missing="drop record"` of the values that are there. Where the number
     of records is hidden (add-or-remove), `nominal_rows` is a public upper limit of it.
     """
-    from unisono.algorithms.quantiles import quantiles
+    from unisono.algorithms.quantiles import quantiles, tree_shape
 
     several = np.ndim(level) > 0
     levels = tuple(float(one) for one in np.ravel(np.asarray(level, float)))
@@ -270,11 +279,17 @@ def quantile(
     title = f"median of {name}" if levels == (0.5,) else f"quantiles of {name}"
     terms = terms_of(title, epsilon, delta, ledger, confidence)
     given = given_values(values, column, persons, records_per_person, ledger)
-    question = quantiles(0, (low, high), levels, name=name)
+    question = quantiles(0, (low, high), levels, name=name, **tree_shape(terms.privacy.pure))
     question = question.counting() if dropped and not terms.hidden else question
     read = between_bounds(low, high, not (dropped or terms.hidden), dropped)
     found = surveyed(terms, question, given, read, nominal_rows, numbers=len(levels))
-    return _joined(title, levels, found, confidence) if several else found[0]
+    if not several:
+        return found[0]
+    note = (
+        "the shares of the records that lie below, read from one noisy tree of counts; values "
+        "outside the range count at its ends."
+    )
+    return joined(title, tuple(f"{one:g}" for one in levels), found, confidence, note)
 
 
 def median(
@@ -331,23 +346,6 @@ def _moment(
     read = between_bounds(low, high, not (dropped or terms.hidden), dropped)
     [found] = surveyed(terms, question, given, read, nominal_rows)
     return found
-
-
-def _joined(
-    title: str, levels: tuple[float, ...], found: Sequence[Estimate], confidence: float
-) -> Estimate:
-    """Estimates whose intervals hold at once, as one."""
-    low, high = (np.array([one.interval[end] for one in found]) for end in (0, 1))
-    return Estimate(
-        title,
-        np.array([one.value for one in found]),
-        (low, high),
-        confidence,
-        "the shares of the records that lie below, read from one noisy tree of counts; values "
-        "outside the range count at its ends.",
-        found[0].certificate,
-        labels=tuple(f"{level:g}" for level in levels),
-    )
 
 
 def _drops(missing: str | None) -> bool:

@@ -678,6 +678,30 @@ def test_a_certificate_covers_the_training_and_the_test(made):
     assert not (place.folder / "evaluation.pending").exists()
 
 
+def test_a_study_that_was_killed_when_it_was_charged_goes_on(made, monkeypatch):
+    """Between charging for all of it and the first release: it is not charged for again."""
+    place, whole = made(PRIVATE), LocalRun._run
+
+    def killed(self, books, follow):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(LocalRun, "_run", killed)
+    with pytest.raises(KeyboardInterrupt):
+        run(place)
+    viewer = Viewer("server")
+    with prepare(place).opened() as books:
+        left = books["north"].left(viewer)
+        while True:  # somebody else takes the rest
+            try:
+                books["north"].authorize(build(load_study(place.study)).costs[0], 99)
+            except BudgetExceeded:
+                break
+    monkeypatch.setattr(LocalRun, "_run", whole)
+    assert "failed" not in run(place)
+    assert left.share < 1
+    assert (place.folder / "evaluation.json").exists()
+
+
 def test_what_others_spend_meanwhile_stops_no_study_that_has_begun(made, monkeypatch):
     """All stages are charged as one plan before the first, so that the test of the result is paid
     for when somebody else, with the same ledger open, spends all that is left."""

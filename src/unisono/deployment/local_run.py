@@ -501,6 +501,8 @@ class LocalRun:
         for stage in self.built.stages:
             require_new(f"{self._name}{stage.suffix}", list(books.values()))
         for name, book in books.items():
+            if book.has_plan(self._name):
+                continue  # a process that was killed has declared all of it
             with explained(self.policies[name]):
                 book.check(self.built.costs[self.built.file.party(name)])
 

@@ -201,7 +201,7 @@ class Member:
                 self._runs.check()
             else:
                 self.responder.spender.check()
-                if not self.responder.spender.begun:
+                if not (self.responder.spender.begun or self.responder.spender.declared):
                     self.ledger.check(built.costs[built.file.party(seat.name)])
         except BaseException:
             self.close()

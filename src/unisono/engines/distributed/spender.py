@@ -69,8 +69,13 @@ class Spender:
         that was begun what is left is checked turn by turn; one that was paid for at once is over
         for this party, which may still fetch the result."""
         algorithm, facts, trust = self.study.algorithm, self.study.facts, self.study.trust
-        if not self.begun:
+        if not self.begun and not self.declared:
             self._party.ledger.check(algorithm.cost(facts, trust, party=self._index))
+
+    @property
+    def declared(self) -> bool:
+        """Whether the ledger has charged for all of the study, by any process of this party."""
+        return self._party.ledger.has_plan(self._plan[0] if self._plan else self._name)
 
     def turn(self, number: int, attempt: int) -> int | None:
         """Which turn of this party it is; None if it is not asked in this round."""
@@ -137,7 +142,7 @@ class Spender:
         """All turns of the study as one plan, charged before the first. A run whose first turns an
         older version paid for singly goes on so."""
         ledger, (name, cost) = self._party.ledger, self._plan or (self._name, whole)
-        if self.begun and not ledger.has_plan(name):
+        if self.begun and not self.declared:
             return nullcontext()
         return Ledger.declared([ledger], [cost], name)
 

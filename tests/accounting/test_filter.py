@@ -463,7 +463,7 @@ def test_noise_with_an_error_of_its_sampler_is_granted_after_other_requests(nois
 def test_a_slackened_profile_covers_all_that_its_factor_allows():
     """Against pairs whose probabilities were really moved by the factor, both ways."""
     slack, history = 0.02, Event(Gaussian(4.0, slack=0.02), ONE) * 1
-    law = filter.law_of(history, RELATION, 1.0, 1e-6)
+    law = filter.law_of(history, RELATION, 4.0, 1e-6)
     mu = 1 / 4.0
     z = np.linspace(-12, 12, 200_001)
     q = np.exp(-(z**2) / 2)

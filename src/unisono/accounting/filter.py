@@ -365,7 +365,8 @@ def law_of(history: Composed, relation: Relation, epsilon: float, delta: float) 
     slack = math.fsum(count * event.noise.slack for event, count in parts)
     squares = [law_costs.dominating_square(event, relation, delta) for event, _ in parts]
     known = [one for one in squares if one is not None]
-    if len(known) == len(squares) and 3.1 * slack <= tail:
+    small = 3.1 * slack <= tail or _hopeless(history, relation, epsilon, delta)
+    if len(known) == len(squares) and small:
         pairs = list(zip(known, parts, strict=True))
         mu2 = math.fsum(count * one.mu2 for one, (_, count) in pairs)
         more = math.fsum(count * one.slack for one, (_, count) in pairs)

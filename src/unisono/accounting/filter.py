@@ -365,8 +365,9 @@ def law_of(history: Composed, relation: Relation, epsilon: float, delta: float) 
     slack = math.fsum(count * event.noise.slack for event, count in parts)
     squares = [law_costs.dominating_square(event, relation, delta) for event, _ in parts]
     known = [one for one in squares if one is not None]
-    small = 3.1 * slack <= tail or _hopeless(history, relation, epsilon, delta)
-    if len(known) == len(squares) and small:
+    # Larger errors of samplers count as losses, unless there are too many losses for a grid.
+    as_delta = 3.1 * slack <= tail or _hopeless(history, relation, epsilon, delta)
+    if len(known) == len(squares) and as_delta:
         pairs = list(zip(known, parts, strict=True))
         mu2 = math.fsum(count * one.mu2 for one, (_, count) in pairs)
         more = math.fsum(count * one.slack for one, (_, count) in pairs)

@@ -34,6 +34,7 @@ import sys
 import time
 import warnings
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -41,7 +42,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import expit, logit
-from scipy.stats import chi2, norm
+from scipy.stats import binom, chi2, norm
 
 import figures
 import unisono
@@ -61,6 +62,18 @@ Generator = np.random.Generator
 Array = np.ndarray
 
 # ------------------------------------------------------------- regressions: designs
+
+
+def once[Setting, Value](function: Callable[[Setting], Value]) -> Callable[[Setting], Value]:
+    """Compute what belongs to a setting once; settings live as long as the program."""
+    kept: dict[int, tuple[Setting, Value]] = {}
+
+    def known(setting: Setting) -> Value:
+        if id(setting) not in kept:
+            kept[id(setting)] = setting, function(setting)
+        return kept[id(setting)][1]
+
+    return known
 
 
 class Model(NamedTuple):
@@ -249,7 +262,11 @@ BINOMIAL |= {
         normals(6, 0.7),
         ends(6),
         *(-1.2, 0.3, 0.0, -0.2, 0.2, 0.0, 0.1),
-        **{"y": _gompit, "projection": True, "n": 6000, "epsilon": 2.0, "parties": 5},
+        y=_gompit,
+        projection=True,
+        n=6000,
+        epsilon=2.0,
+        parties=5,
     ),
 }
 
@@ -312,7 +329,9 @@ GAUSSIAN = {
         _skew,
         [(0, 12), (-4, 4), (0, 1)],
         *(0.0, 0.5, 0.3, 0.4),
-        **{"y": _omitted, "target": (-60, 60), "projection": True},
+        y=_omitted,
+        target=(-60, 60),
+        projection=True,
     ),
     "G11 pain 0 to 10": _gaussian(
         with_indicators(2, 0.5),
@@ -693,7 +712,9 @@ HAZARDS |= {
         (0.2, 0.5, 0.8, 1.1, 0.3),
         weibull(1.5, 12),
         _close(3, 14),
-        **{"n": 6000, "epsilon": 2.0, "parties": 5},
+        n=6000,
+        epsilon=2.0,
+        parties=5,
     ),
     "NH5 12 % events": Hazards(
         with_indicators(2, 0.2, 0.5),
@@ -832,3 +853,929 @@ COLUMNS = {
     ),
     "NM5 pH": Column(lambda g, n: g.normal(7.4, 0.05, n), (6.5, 8.0), 500),
 }
+
+# ------------------------------------------------------------- one simulation of each family
+
+
+class Found(NamedTuple):
+    """Targets by name; the truth (k,), intervals with privacy and without (k, 2), NaN where not
+    estimable, and the names of warnings."""
+
+    names: tuple[str, ...]
+    truth: Array
+    own: Array
+    peer: Array
+    warned: tuple[str, ...]
+
+
+QUIET = {"PredictableNoiseWarning", "FreshBudgetWarning", "RepeatedFits"}  # of any simulation
+YES, NO, NEVER = (-1.0, 1.0), (1.0, 2.0), (np.nan, np.nan)  # of truth 0
+FLAGS = ("log-rank", "band")
+
+
+def _called(function: Callable[[], Any]) -> tuple[Any, tuple[str, ...]]:
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        found = function()
+    return found, tuple(sorted({type(one.message).__name__ for one in heard} - QUIET))
+
+
+def _labels(n: int, parties: int) -> Array:
+    shares = SHARES[:parties] / SHARES[:parties].sum()
+    return np.searchsorted(np.cumsum(shares)[:-1], (np.arange(n) + 0.5) / n, side="right")
+
+
+def _members(n: int, parties: int, seed: int) -> dict[str, Any]:
+    def ledger(party: int) -> Ledger:
+        policy = Policy(f"party {party}", Budget(1e3, 1e-3))
+        return Ledger.in_memory(policy, ACCOUNTANT, seed=10 * seed + party)
+
+    if parties == 1:
+        return {"ledger": ledger(0)}
+    return {
+        "ledger": {party: ledger(party) for party in range(parties)},
+        "parties": _labels(n, parties),
+    }
+
+
+def _clipped(x: Array, bounds: Any) -> Array:
+    low, high = np.broadcast_to(np.asarray(bounds, float), (x.shape[1], 2)).T
+    return np.clip(x.astype(float), low, high)
+
+
+def regression(
+    family: str, x: Array, y: Array, offset: Array | None = None, peer: bool = False
+) -> tuple[Array, Array]:
+    """Estimates and sandwich errors without privacy, by statsmodels with `peer` where it is
+    installed."""
+    design = np.column_stack([np.ones(len(x)), x])
+    scale = np.maximum(np.abs(design).max(axis=0), 1e-300)
+    rows = design / scale
+    if peer and importlib.util.find_spec("statsmodels"):
+        import statsmodels.api as sm
+
+        kind = {"binomial": "Binomial", "gaussian": "Gaussian", "poisson": "Poisson"}[family]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            fit = sm.GLM(y, rows, getattr(sm.families, kind)(), offset=offset).fit(cov_type="HC0")
+        return fit.params / scale, fit.bse / scale
+    more = np.zeros(len(y)) if offset is None else offset
+    inverse, at = {"binomial": expit, "gaussian": np.asarray, "poisson": np.exp}[family], None
+    for _ in range(60):
+        if at is None:  # from the mean
+            mean = np.full(len(y), y.mean()) if family != "poisson" else y.sum() * np.exp(more)
+            mean = mean / np.exp(more).sum() if family == "poisson" else mean
+            eta = {"binomial": logit, "gaussian": np.asarray, "poisson": np.log}[family](mean)
+        else:
+            eta = rows @ at + more
+            mean = inverse(np.clip(eta, -30, 30) if family != "gaussian" else eta)
+        weight = {"binomial": mean * (1 - mean), "gaussian": np.ones(len(y)), "poisson": mean}
+        curve = (rows * weight[family][:, None]).T @ rows
+        curve[np.diag_indices(len(curve))] *= 1 + 1e-10
+        right = rows.T @ (weight[family] * (eta - more) + y - mean)
+        after = np.linalg.solve(curve, right)
+        moved, at = np.inf if at is None else np.abs(after - at).max(), after
+        if moved < 1e-9 * (1 + np.abs(after).max()):
+            break
+    scores = rows * (y - mean)[:, None]
+    inside = np.linalg.inv(curve)
+    errors = np.sqrt(np.diag(inside @ (scores.T @ scores) @ inside))
+    return at / scale, errors / scale
+
+
+def _table(setting: Model, g: Generator, n: int) -> tuple[Array, Array, Array | None]:
+    x, beta = setting.x(g, n).astype(float), np.array(setting.beta)
+    kept = _clipped(x, setting.bounds)
+    used = x if setting.projection else kept
+    exposure = setting.exposure(g, n) if setting.exposure else None
+    eta = beta[0] + used @ np.where(np.isfinite(beta[1:]), beta[1:], 0.0)
+    eta = eta if exposure is None else eta + np.log(exposure)
+    return kept, np.clip(setting.y(eta, used, g), *setting.target), exposure
+
+
+@once
+def _coefficients(setting: Model) -> Array:
+    if not setting.projection:
+        return np.array(setting.beta)
+    x, y, exposure = _table(setting, np.random.default_rng(99), MANY)
+    return regression(setting.family, x, y, None if exposure is None else np.log(exposure))[0]
+
+
+def fit_glm(
+    family: str, x: Array, y: Array, exposure: Array | None, bounds: Any, target: Any, **more: Any
+) -> tuple[Array, tuple[str, ...]]:
+    low, high = np.broadcast_to(np.asarray(bounds, float), (x.shape[1], 2)).T
+    kind: dict[str, Any] = (
+        {"classes": [0, 1]} if family == "binomial" else {"target_bounds": target}
+    )
+    given: dict[str, Any] = {"parties": _labels(len(y), more.pop("parties", 1))}
+    if not given["parties"].any():
+        given = {}
+    if exposure is not None:
+        kind["exposure_bounds"], given["exposure"] = more.pop("exposure_bounds"), exposure
+    epsilon, seed = more.pop("epsilon"), more.pop("seed")
+    outcome = y.astype(int) if family == "binomial" else y
+
+    def fitted() -> Array:
+        model = unisono.PrivateGLM(
+            family, epsilon, DELTA, bounds=(low, high), random_state=seed, **kind
+        )
+        return np.asarray(model.fit(x, outcome, **given).conf_int(0.05))
+
+    return _called(fitted)
+
+
+def glm(setting: Model, g: Generator, seed: int) -> Found:
+    x, y, exposure = _table(setting, g, setting.n)
+    more: dict[str, Any] = {"epsilon": setting.epsilon, "seed": seed, "parties": setting.parties}
+    if exposure is not None:
+        more["exposure_bounds"] = setting.exposure_bounds
+    own, warned = fit_glm(setting.family, x, y, exposure, setting.bounds, setting.target, **more)
+    offset = None if exposure is None else np.log(exposure)
+    at, errors = regression(setting.family, x, y, offset, peer=True)
+    truth = _coefficients(setting)
+    names = ("intercept", *(f"x{k}" for k in range(1, len(truth))))
+    peer = np.where(
+        np.isfinite(truth)[:, None], at[:, None] + Z * np.outer(errors, [-1, 1]), np.nan
+    )
+    return Found(names, truth, own[: len(truth)], peer, warned)
+
+
+def _observed(
+    latent: Array, censored: Array, horizon: float, grid: float
+) -> tuple[Array, Array, Array]:
+    """Times, events, and the uncensored times as they are recorded."""
+    if grid:
+        latent, censored = np.ceil(latent / grid) * grid, np.ceil(censored / grid) * grid
+    return np.minimum(latent, censored), (latent <= censored).astype(int), latent
+
+
+@once
+def _latent(setting: Times) -> tuple[Array, ...]:
+    latent, censored, group = setting.draw(np.random.default_rng(99), MANY)
+    latent = _observed(latent, censored, setting.horizon, setting.grid)[2]
+    return tuple(
+        np.sort(latent[group == k] if setting.groups > 1 else latent) for k in range(setting.groups)
+    )
+
+
+def product_limit(time: Array, event: Array) -> tuple[Array, Array, Array]:
+    """Times of events, Kaplan and Meier's curve after them, and Greenwood's error of its log."""
+    at = np.unique(time[event == 1])
+    left = len(time) - np.searchsorted(np.sort(time), at, side="left")
+    died = np.bincount(np.searchsorted(at, time[event == 1]), minlength=len(at))
+    curve = np.cumprod(1 - died / left)
+    spread = np.sqrt(np.cumsum(died / np.maximum(left * (left - died), 1)))
+    return at, curve, spread
+
+
+def plain_log_rank(time: Array, event: Array, group: Array, horizon: float) -> float:
+    """The p value without privacy, of events up to the horizon."""
+    happened = (event == 1) & (time <= horizon)
+    at = np.unique(time[happened])
+    ordered = np.sort(time)
+    left = len(time) - np.searchsorted(ordered, at, side="left")
+    died = np.bincount(np.searchsorted(at, time[happened]), minlength=len(at))
+    excess, shares, kinds = [], [], int(group.max()) + 1
+    for k in range(kinds):
+        own = np.sort(time[group == k])
+        share = (len(own) - np.searchsorted(own, at, side="left")) / left
+        shares.append(share)
+        excess.append((happened & (group == k)).sum() - (died * share).sum())
+    part = np.array(shares)
+    scale = died * np.where(left > 1, (left - died) / np.maximum(left - 1, 1), 0.0)
+    spread = np.diag((part * scale).sum(axis=1)) - (part * scale) @ part.T
+    statistic = excess[1:] @ np.linalg.solve(spread[1:, 1:], excess[1:])
+    return float(chi2.sf(statistic, kinds - 1))
+
+
+def curves(setting: Times, g: Generator, seed: int) -> Found:
+    latent, censored, group = setting.draw(g, setting.n)
+    time, event, _ = _observed(latent, censored, setting.horizon, setting.grid)
+    labels = [f"g{k}" for k in range(setting.groups)]
+    many, several = _latent(setting), setting.groups > 1
+
+    def fitted() -> Any:
+        model = unisono.KaplanMeier(horizon=setting.horizon, labels=labels if several else None)
+        members = _members(setting.n, setting.parties, seed)
+        groups = np.array(labels)[group] if several else None
+        return model.fit(time, event, groups, epsilon=setting.epsilon, delta=DELTA, **members)
+
+    model, warned = _called(fitted)
+    rows: list[tuple[str, float, Any, Any]] = []
+    told = model.to_json()["groups"]
+    places = sorted({*(setting.horizon * np.array([0.25, 0.5, 0.75, 1.0])), setting.at} - {0})
+    for k, label in enumerate(labels if several else ["all"]):
+        chosen = group == k if several else np.full(setting.n, True)
+        at, curve, spread = product_limit(time[chosen], event[chosen])
+        line = np.asarray(model.timeline_)
+        truth = 1 - np.searchsorted(many[k], line, side="right") / len(many[k])
+        for place in places:
+            near = int(np.argmin(np.abs(line - place)))
+            last = np.searchsorted(at, line[near], side="right") - 1
+            plain = curve[last] if last >= 0 else 1.0
+            reach = Z * plain * spread[last] if last >= 0 else 0.0
+            ends_of = np.asarray(model.confidence_interval_[label])[near]
+            rows.append((f"S({place:g})", truth[near], ends_of, (plain - reach, plain + reach)))
+        low, high = np.asarray(model.confidence_band_[label]).T
+        inside = bool(np.all((low <= truth + 1e-9) & (truth <= high + 1e-9)))
+        rows.append(("band", 0.0, YES if inside else NO, NEVER))
+        middle = float(many[k][(len(many[k]) - 1) // 2])
+        middle = np.inf if middle > setting.horizon else middle
+        low_curve = curve * np.exp(-Z * spread)
+        high_curve = np.minimum(curve * np.exp(Z * spread), 1)
+        peer = _crossed(at, low_curve), _crossed(at, high_curve)
+        rows.append(("median", middle, _ends(told[label]["median"]), peer))
+        mean = float(np.minimum(many[k], setting.horizon).mean())
+        area, error = _area(at, curve, time[chosen], event[chosen], setting.horizon)
+        reach = Z * error
+        rows.append(
+            ("mean", mean, _ends(told[label]["restricted_mean"]), (area - reach, area + reach))
+        )
+    if setting.null:
+        kept = model.log_rank_["p_value"] >= 0.05
+        plain_p = plain_log_rank(time, event, group, setting.horizon)
+        rows.append(("log-rank", 0.0, YES if kept else NO, YES if plain_p >= 0.05 else NO))
+    return _found(rows, warned)
+
+
+def _ends(told: Mapping[str, Any]) -> tuple[float, float]:
+    """A missing end is infinite; without any end the figure is not estimable."""
+    low, high = told["interval"] if told.get("interval") else (None, None)
+    if low is None and high is None:
+        return NEVER
+    return -np.inf if low is None else float(low), np.inf if high is None else float(high)
+
+
+def _crossed(at: Array, curve: Array) -> float:
+    below = np.flatnonzero(curve <= 0.5)
+    return float(at[below[0]]) if len(below) else np.inf
+
+
+def _area(
+    at: Array, curve: Array, time: Array, event: Array, horizon: float
+) -> tuple[float, float]:
+    """The restricted mean and its error (Kaplan-Meier without privacy)."""
+    inside = at <= horizon
+    at, curve = at[inside], curve[inside]
+    steps = np.diff(np.concatenate([[0.0], at, [horizon]])) * np.concatenate([[1.0], curve])
+    rest = steps[::-1].cumsum()[::-1][1:]  # area behind each event time
+    left = len(time) - np.searchsorted(np.sort(time), at, side="left")
+    died = np.bincount(np.searchsorted(at, time[(event == 1) & (time <= horizon)]))
+    return float(steps.sum()), float(
+        np.sqrt((rest**2 * died / np.maximum(left * (left - died), 1)).sum())
+    )
+
+
+def _found(rows: list[tuple[str, float, Any, Any]], warned: tuple[str, ...]) -> Found:
+    names, truth, own, peer = zip(*rows, strict=True)
+    return Found(names, np.array(truth, float), np.array(own, float), np.array(peer, float), warned)
+
+
+def _followed(setting: Hazards, g: Generator, n: int) -> tuple[Array, Array, Array]:
+    x = _clipped(setting.x(g, n), setting.bounds)
+    latent = setting.time(g, x @ np.array(setting.beta) - _middle(setting), x)
+    time, event, _ = _observed(latent, setting.censored(g, x), setting.horizon, setting.grid)
+    return x, time, event
+
+
+@once
+def _middle(setting: Hazards) -> float:
+    x = _clipped(setting.x(np.random.default_rng(98), 100_000), setting.bounds)
+    return float((x @ np.array(setting.beta)).mean())
+
+
+@once
+def _ratios(setting: Hazards) -> Array:
+    if not setting.projection:
+        return np.array(setting.beta)
+    drawn = _followed(setting, np.random.default_rng(99), MANY // 2)
+    return cox(*drawn, setting.horizon).coefficients
+
+
+def fit_hazards(
+    x: Array, time: Array, event: Array, bounds: Any, horizon: float, epsilon: float, members: Any
+) -> tuple[Array, tuple[str, ...]]:
+    pairs = [tuple(map(float, one)) for one in np.broadcast_to(bounds, (x.shape[1], 2))]
+    names = [f"x{k + 1}" for k in range(x.shape[1])]
+    frame = {"time": time, "event": event} | dict(zip(names, x.T, strict=True))
+    two = [name for name, pair in zip(names, pairs, strict=True) if pair == (0.0, 1.0)]
+    frame |= {name: frame[name].astype(int) for name in two}
+
+    def fitted() -> Array:
+        numbers = {one: pair for one, pair in zip(names, pairs, strict=True) if one not in two}
+        model = unisono.HazardRatios(
+            horizon=horizon, bounds=numbers, categories={name: [0, 1] for name in two}
+        )
+        model.fit(frame, "time", "event", epsilon=epsilon, delta=DELTA, **members)
+        known = {name.partition("=")[0]: one for name, one in model.confidence_intervals_.items()}
+        return np.array([known[name] for name in names], float)
+
+    return _called(fitted)
+
+
+def hazards(setting: Hazards, g: Generator, seed: int) -> Found:
+    x, time, event = _followed(setting, g, setting.n)
+    members = _members(setting.n, setting.parties, seed)
+    own, warned = fit_hazards(
+        x, time, event, setting.bounds, setting.horizon, setting.epsilon, members
+    )
+    plain = cox(x, time, event, setting.horizon)
+    peer = plain.coefficients[:, None] + Z * np.outer(plain.std_error, [-1, 1])
+    names = tuple(f"x{k + 1}" for k in range(x.shape[1]))
+    return Found(names, _ratios(setting), own, peer, warned)
+
+
+class Stated:
+    """A model whose first column is the log-odds that it states."""
+
+    classes_ = np.array([0, 1])
+
+    def predict_proba(self, rows: Any) -> Array:
+        chance = expit(np.asarray(rows, float)[:, 0])
+        return np.column_stack([1 - chance, chance])
+
+    def predict(self, rows: Any) -> Array:
+        return (self.predict_proba(rows)[:, 1] > 0.5).astype(int)
+
+
+METRICS = ("AUC", "Brier score", "calibration slope", "calibration intercept", "accuracy")
+
+
+def plain_metrics(said: Array, y: Array) -> tuple[Array, Array]:
+    """Metrics without privacy and their errors (AUC: DeLong et al. 1988)."""
+    ordered = [np.sort(said[y == k]) for k in (0, 1)]
+
+    def below(values: Array, against: Array) -> Array:
+        sides = [np.searchsorted(against, values, side=side) for side in ("left", "right")]
+        return (sides[0] + sides[1]) / 2 / len(against)
+
+    above, under = below(ordered[1], ordered[0]), 1 - below(ordered[0], ordered[1])
+    chance = expit(said)
+    parts = [(chance - y) ** 2, ((chance > 0.5) == (y == 1)).astype(float)]
+    (intercept, slope), errors = regression("binomial", said[:, None], y)
+    root = math.sqrt(len(y))
+    value = [above.mean(), parts[0].mean(), slope, intercept, parts[1].mean()]
+    auc = math.sqrt(above.var() / len(above) + under.var() / len(under))
+    found = [auc, parts[0].std() / root, errors[1], errors[0], parts[1].std() / root]
+    return np.array(value), np.array(found)
+
+
+@once
+def _metrics(setting: Scores) -> Array:
+    g = np.random.default_rng(99)
+    said, truth = setting.draw(g, MANY)
+    return plain_metrics(said, bernoulli(truth, said, g))[0]
+
+
+def evaluated(said: Array, y: Array, epsilon: float, members: Any) -> tuple[Array, tuple[str, ...]]:
+    def measured() -> Array:
+        found = unisono.evaluate(
+            Stated(),
+            np.column_stack([said, np.zeros(len(said))]),
+            y.astype(int),
+            epsilon=epsilon,
+            delta=DELTA,
+            classes=[0, 1],
+            rowwise=True,
+            **members,
+        )
+        metrics = [found[name] for name in METRICS]
+        return np.array(
+            [(one.low, one.high) if one.determined else NEVER for one in metrics], float
+        )
+
+    return _called(measured)
+
+
+def evaluation(setting: Scores, g: Generator, seed: int) -> Found:
+    said, true = setting.draw(g, setting.n)
+    y = bernoulli(true, said, g)
+    members = _members(setting.n, setting.parties, seed)
+    own, warned = evaluated(said, y, setting.epsilon, members)
+    value, errors = plain_metrics(said, y)
+    peer = value[:, None] + Z * np.outer(errors, [-1, 1])
+    return Found(METRICS, _metrics(setting), own, peer, warned)
+
+
+@once
+def _population(setting: Column) -> Array:
+    values = np.clip(setting.draw(np.random.default_rng(99), 4 * MANY), *setting.bounds)
+    return np.array([values.mean(), *np.quantile(values, [0.5, 0.95], method="inverted_cdf")])
+
+
+def exponential_mechanism(
+    values: Array, level: float, bounds: tuple[float, float], epsilon: float, g: Generator
+) -> tuple[float, float]:
+    """An interval of the records' quantile by the central exponential mechanism: two draws at
+    shifted ranks, half of epsilon each (Drechsler et al. 2022)."""
+    places = np.concatenate([[bounds[0]], np.sort(values), [bounds[1]]])
+    lengths = np.log(np.maximum(np.diff(places), 1e-9 * (bounds[1] - bounds[0])))
+    ranks, shift = np.arange(len(values) + 1), 4 / epsilon * math.log(40)
+
+    def drawn(rank: float) -> float:
+        score = lengths - epsilon / 4 * np.abs(ranks - np.clip(rank, 0, len(values)))
+        place = int(np.argmax(score + g.gumbel(size=len(score))))
+        return float(g.uniform(places[place], places[place + 1]))
+
+    return drawn(level * len(values) - shift), drawn(level * len(values) + shift)
+
+
+def columns(setting: Column, g: Generator, seed: int) -> Found:
+    values = np.clip(setting.draw(g, setting.n), *setting.bounds)
+    bounds = (float(setting.bounds[0]), float(setting.bounds[1]))
+    rows: list[tuple[str, float, Any, Any]] = []
+    warned: set[str] = set()
+    ordered, n = np.sort(values), setting.n
+    calls: tuple[tuple[str, float, Callable[..., Any]], ...] = (
+        ("mean", 0.0, unisono.mean),
+        ("median", 0.5, unisono.median),
+        (
+            "q95",
+            0.95,
+            lambda values, *more, **given: unisono.quantile(values, 0.95, *more, **given),
+        ),
+    )
+    for place, (name, level, function) in enumerate(calls):
+        members = _members(n, 1, 3 * seed + place)
+        found, heard = _called(
+            lambda function=function, members=members: function(
+                values, bounds, epsilon=setting.epsilon, delta=DELTA, **members
+            )
+        )
+        warned |= set(heard)
+        if level:
+            sample = float(ordered[math.ceil(level * n) - 1])
+            reach = Z * math.sqrt(level * (1 - level) * n)
+            peer = tuple(
+                float(ordered[int(np.clip(math.floor(end), 0, n - 1))])
+                for end in (level * n - reach, level * n + reach)
+            )
+            known: Any = exponential_mechanism(values, level, bounds, setting.epsilon, g)
+        else:
+            sample, reach = float(values.mean()), Z * float(values.std()) / math.sqrt(n)
+            peer, known = (sample - reach, sample + reach), NEVER
+        whole = found.population_interval
+        whole = found.interval if whole is None else whole
+        rows.append((f"{name}, records", sample, found.interval, known))
+        rows.append((f"{name}, population", _population(setting)[place], whole, peer))
+    return _found(rows, tuple(sorted(warned)))
+
+
+# ------------------------------------------------------------- real tables
+
+
+class MissingTableError(Exception):
+    """Why a table is not here."""
+
+
+Simulation = Callable[[Generator, int], Found]
+
+
+def _fixed_glm(
+    family: str,
+    names: tuple[str, ...],
+    x: Array,
+    y: Array,
+    bounds: Any,
+    target: Any,
+    epsilon: float,
+) -> Simulation:
+    x, y = _clipped(x, bounds), np.clip(y.astype(float), *target)
+    at, errors = regression(family, x, y, peer=True)
+    peer = at[:, None] + Z * np.outer(errors, [-1, 1])
+
+    def simulated(g: Generator, seed: int) -> Found:
+        own, warned = fit_glm(family, x, y, None, bounds, target, epsilon=epsilon, seed=seed)
+        return Found(("intercept", *names), at, own, peer, warned)
+
+    return simulated
+
+
+def _fixed_hazards(
+    names: tuple[str, ...], x: Array, time: Array, event: Array, bounds: Any, horizon: float
+) -> Simulation:
+    x = _clipped(x, bounds)
+    plain = cox(x, time, event, horizon)
+    peer = plain.coefficients[:, None] + Z * np.outer(plain.std_error, [-1, 1])
+
+    def simulated(g: Generator, seed: int) -> Found:
+        members = _members(len(x), 1, seed)
+        own, warned = fit_hazards(x, time, event, bounds, horizon, 3.0, members)
+        return Found(names, plain.coefficients, own, peer, warned)
+
+    return simulated
+
+
+def _statsmodels(name: str) -> Any:
+    if not importlib.util.find_spec("statsmodels"):
+        raise MissingTableError("statsmodels is not installed: pip install statsmodels")
+    import statsmodels.api as sm
+
+    return getattr(sm.datasets, name).load_pandas().data
+
+
+def _lifelines(name: str) -> Any:
+    if not importlib.util.find_spec("lifelines"):
+        raise MissingTableError("lifelines is not installed: pip install lifelines")
+    import lifelines.datasets
+
+    return getattr(lifelines.datasets, f"load_{name}")()
+
+
+def _affairs(family: str) -> Simulation:
+    table = _statsmodels("fair")
+    names = ("rate_marriage", "age", "yrs_married", "religious", "educ")
+    bounds = [(1, 5), (17, 45), (0, 25), (1, 4), (9, 20)]
+    y = table["affairs"].to_numpy()
+    y = (y > 0).astype(float) if family == "binomial" else y
+    target = (0, 1) if family == "binomial" else (0, 60)
+    return _fixed_glm(family, names, table[list(names)].to_numpy(float), y, bounds, target, 1.0)
+
+
+def _visits(family: str) -> Simulation:
+    table = _statsmodels("randhie")
+    names = ("lncoins", "idp", "lpi", "physlm", "disea", "hlthp")
+    bounds = [(0, 5), (0, 1), (0, 8), (0, 1), (0, 60), (0, 1)]
+    y, x = table["mdvis"].to_numpy(float), table[list(names)].to_numpy(float)
+    return _fixed_glm(family, names, x, y, bounds, (0, 100), 1.0)
+
+
+def _vote() -> Simulation:
+    table = _statsmodels("anes96")
+    names, bounds = ("PID", "selfLR", "age", "educ"), [(0, 6), (1, 7), (18, 95), (1, 7)]
+    y = table["vote"].to_numpy(float)
+    return _fixed_glm("binomial", names, table[list(names)].to_numpy(float), y, bounds, (0, 1), 3.0)
+
+
+def _sklearn_diabetes() -> Simulation:
+    from sklearn.datasets import load_diabetes
+
+    x, y = load_diabetes(return_X_y=True, scaled=False)
+    chosen, bounds = [0, 1, 2, 3], [(18, 90), (1, 2), (15, 50), (60, 140)]
+    names = ("age", "sex", "bmi", "bp")
+    return _fixed_glm("gaussian", names, x[:, chosen], y, bounds, (0, 400), 3.0)
+
+
+def _breast_cancer_hormones() -> Simulation:
+    table = _lifelines("gbsg2")
+    x = np.column_stack(
+        [table["horTh"] == "yes", table["age"], table["tgrade"] != "I", np.log1p(table["pnodes"])]
+    ).astype(float)
+    bounds = [(0, 1), (20, 90), (0, 1), (0, 4.1)]
+    names = ("hormones", "age", "grade II or III", "log nodes")
+    time, event = table["time"].to_numpy(float), table["cens"].to_numpy(int)
+    return _fixed_hazards(names, x, time, event, bounds, 2500.0)
+
+
+def _kidneys() -> Simulation:
+    table = _lifelines("kidney_transplant")
+    names = ("age", "black_male", "white_male", "black_female")
+    bounds = [(0, 90), (0, 1), (0, 1), (0, 1)]
+    time, event = table["time"].to_numpy(float), table["death"].to_numpy(int)
+    return _fixed_hazards(names, table[list(names)].to_numpy(float), time, event, bounds, 3500.0)
+
+
+def _regimes() -> Simulation:
+    """Years that leaders are in office: ties, half of them within three years."""
+    table = _lifelines("dd")
+    x = np.column_stack(
+        [
+            table["democracy"] == "Democracy",
+            table["start_year"],
+            table["un_continent_name"] == "Asia",
+        ]
+    ).astype(float)
+    names, bounds = ("democracy", "start_year", "Asia"), [(0, 1), (1940, 2010), (0, 1)]
+    time, event = table["duration"].to_numpy(float), table["observed"].to_numpy(int)
+    return _fixed_hazards(names, x, time, event, bounds, 30.0)
+
+
+@lru_cache(maxsize=2)
+def _lines(name: str) -> list[list[str]]:
+    path = data_folder() / name
+    if not path.exists():
+        raise MissingTableError(f"{name} is not in the data folder: set UNISONO_DATA")
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        return [[one.strip() for one in row] for row in csv.reader(file) if len(row) > 10]
+
+
+def _adult() -> tuple[Array, Array, Array]:
+    """Age, years of education, hours, sex, marriage; income above 50,000; capital gain."""
+    rows = _lines("adult.data.gz")
+    x = [(r[0], r[4], r[12], r[9] == "Male", r[5].startswith("Married-civ")) for r in rows]
+    return (
+        np.array(x, float),
+        np.array([row[14].startswith(">") for row in rows], float),
+        np.array([row[10] for row in rows], float),
+    )
+
+
+_ADULT = ("age", "education", "hours", "male", "married")
+_ADULT_BOUNDS = [(16, 95), (1, 16), (0, 99), (0, 1), (0, 1)]
+
+
+def _income() -> Simulation:
+    x, y, _ = _adult()
+    return _fixed_glm("binomial", _ADULT, x, y, _ADULT_BOUNDS, (0, 1), 1.0)
+
+
+def _income_difference() -> Simulation:
+    x, y, _ = _adult()
+    return _fixed_glm("gaussian", _ADULT, x, y, _ADULT_BOUNDS, (0, 1), 1.0)
+
+
+def _gains() -> Simulation:
+    """92 % zeros and a lump at 99,999."""
+    x, _, gains = _adult()
+    return _fixed_glm("gaussian", _ADULT, x, gains, _ADULT_BOUNDS, (0, 100_000), 3.0)
+
+
+def _income_scores() -> Simulation:
+    """A logistic regression of 2,000 records, evaluated on 10,000 others."""
+    x, y, _ = _adult()
+    at = regression("binomial", x[:2000], y[:2000])[0]
+    said, y = (at[0] + x @ at[1:])[2000:12_000], y[2000:12_000]
+    value, errors = plain_metrics(said, y)
+    peer = value[:, None] + Z * np.outer(errors, [-1, 1])
+
+    def simulated(g: Generator, seed: int) -> Found:
+        own, warned = evaluated(said, y, 1.0, _members(len(y), 1, seed))
+        return Found(METRICS, value, own, peer, warned)
+
+    return simulated
+
+
+def _fixed_column(name: str, place: int, largest: float) -> Simulation:
+    values = np.array([row[place] for row in _lines(name)][:30_000], float)
+    setting = Column(lambda g, n: values, (0.0, largest), len(values))
+
+    def simulated(g: Generator, seed: int) -> Found:
+        found = columns(setting, g, seed)
+        kept = [k for k, one in enumerate(found.names) if one.endswith("records")]
+        return Found(
+            tuple(found.names[k] for k in kept),
+            *(part[kept] for part in (found.truth, found.own, found.peer)),
+            found.warned,
+        )
+
+    return simulated
+
+
+TABLES: dict[str, Callable[[], Simulation]] = {
+    "fair, any affair": lambda: _affairs("binomial"),
+    "fair, time in affairs": lambda: _affairs("gaussian"),
+    "randhie, visits, counts": lambda: _visits("poisson"),
+    "randhie, visits, means": lambda: _visits("gaussian"),
+    "anes96, vote": _vote,
+    "diabetes, progression": _sklearn_diabetes,
+    "gbsg2, hazards": _breast_cancer_hormones,
+    "kidney transplants, hazards": _kidneys,
+    "dd, hazards": _regimes,
+    "adult, income": _income,
+    "adult, income, risk difference": _income_difference,
+    "adult, capital gain": _gains,
+    "adult, evaluation": _income_scores,
+    "adult, hours": lambda: _fixed_column("adult.data.gz", 12, 100.0),
+    "adult, capital gain, column": lambda: _fixed_column("adult.data.gz", 10, 100_000.0),
+    "kddcup, bytes": lambda: _fixed_column("kddcup.data_10_percent.gz", 4, 1e6),
+    "kddcup, count": lambda: _fixed_column("kddcup.data_10_percent.gz", 22, 511.0),
+}
+
+# ------------------------------------------------------------- all of it
+
+FAMILIES: dict[str, tuple[Mapping[str, Any], Callable[..., Found] | None]] = {
+    "gaussian": (GAUSSIAN, glm),
+    "counts": (COUNTS, glm),
+    "binomial": (BINOMIAL, glm),
+    "curves": (CURVES, curves),
+    "hazards": (HAZARDS, hazards),
+    "evaluation": (EVALUATION, evaluation),
+    "columns": (COLUMNS, columns),
+    "tables": (TABLES, None),
+}
+EFFECTS = ("gaussian", "counts", "binomial", "hazards")
+TABLE_FITS = 40
+
+
+class Cell(NamedTuple):
+    """Of one setting: coverage, the control's coverage and the median width by target, and how
+    many intervals each coverage is from."""
+
+    family: str
+    setting: str
+    simulations: int
+    covered: dict[str, float]
+    control: dict[str, float]
+    widths: dict[str, float]
+    counts: dict[str, int]
+    lost: float
+    warned: float
+    warnings: dict[str, int]
+    seconds: float
+
+    @property
+    def slopes(self) -> dict[str, float]:
+        return {
+            name: value
+            for name, value in self.covered.items()
+            if name != "intercept" and math.isfinite(value)
+        }
+
+    def low(self) -> list[str]:
+        """Targets that cover below .93, and below the control's coverage less .02."""
+        return [
+            name
+            for name, value in self.covered.items()
+            if value < 0.93 and not value >= self.control.get(name, 1.0) - 0.02
+        ]
+
+    def refuted(self) -> list[str]:
+        """Those of `low` whose count is too small for a coverage of .93 (one-sided 1 %)."""
+        return [
+            name
+            for name in self.low()
+            if binom.cdf(round(self.covered[name] * self.counts[name]), self.counts[name], 0.93)
+            < 0.01
+        ]
+
+
+def measure(family: str, name: str, simulations: int, salt: str = "") -> Cell:
+    settings, simulate = FAMILIES[family]
+    began, seed = time.perf_counter(), zlib.crc32(f"{family} {name} {salt}".encode())
+    if simulate is None:
+        run: Simulation = settings[name]()
+    else:
+        run = lambda g, number: simulate(settings[name], g, number)  # noqa: E731
+    found = [
+        run(np.random.default_rng([seed, k]), seed % 100_003 * 1000 + k) for k in range(simulations)
+    ]
+    return summarize(family, name, found, time.perf_counter() - began)
+
+
+def summarize(family: str, name: str, found: list[Found], seconds: float) -> Cell:
+    names = np.array(found[0].names)
+    truth, own, peer = (np.array([one[part] for one in found]) for part in (1, 2, 3))
+    slack = np.where(np.isfinite(truth), 1e-9 * (1 + np.abs(truth)), 0.0)
+
+    def inside(ends_of: Array) -> Array:
+        held = (ends_of[..., 0] <= truth + slack) & (truth - slack <= ends_of[..., 1])
+        return np.where(np.isnan(ends_of).any(axis=-1), np.nan, held)
+
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        held, plain = inside(own), inside(peer)
+        wide = np.diff(own)[..., 0] / np.diff(peer)[..., 0]
+        wide = np.where(np.isin(names, FLAGS), np.nan, wide)
+        lost = float(np.isnan(held).mean())
+        if family in EFFECTS:
+            error = np.diff(peer)[..., 0] / (2 * Z) * np.nanmedian(wide)
+            sure = (np.abs(truth) > 6 * error) & (names != "intercept") & np.isfinite(truth)
+            held = np.where(np.isnan(held) & sure, 0.0, held)
+        parts = {one: names == one for one in dict.fromkeys(found[0].names)}
+        return Cell(
+            family,
+            name,
+            len(found),
+            {one: float(np.nanmean(held[:, own_])) for one, own_ in parts.items()},
+            {one: float(np.nanmean(plain[:, own_])) for one, own_ in parts.items()},
+            {one: float(np.nanmedian(wide[:, own_])) for one, own_ in parts.items()},
+            {one: int(np.isfinite(held[:, own_]).sum()) for one, own_ in parts.items()},
+            lost,
+            float(np.mean([bool(one.warned) for one in found])),
+            dict(Counter(kind for one in found for kind in one.warned)),
+            seconds,
+        )
+
+
+HEAD = (
+    f"{'setting':38} {'R':>5} {'pooled':>6} {'worst':>6} {'interc':>6} {'contr.':>6} {'width':>6} "
+    f"{'n.e.':>5} {'warned':>6}"
+)
+
+
+def line(cell: Cell) -> str:
+    slopes = cell.slopes
+    worst = min(slopes, key=lambda name: slopes[name]) if slopes else ""
+    control = [cell.control[name] for name in slopes if math.isfinite(cell.control[name])]
+    widths = [cell.widths[name] for name in slopes if math.isfinite(cell.widths[name])]
+    figures_ = [
+        np.mean(list(slopes.values())) if slopes else np.nan,
+        slopes.get(worst, np.nan),
+        cell.covered.get("intercept", np.nan),
+        np.mean(control) if control else np.nan,
+        np.median(widths) if widths else np.nan,
+    ]
+    shown = " ".join(f"{one:6.3f}" if math.isfinite(one) else f"{'-':>6}" for one in figures_)
+    refuted = cell.refuted()
+    low = f"  short: {', '.join(f'{one} {cell.covered[one]:.2f}' for one in refuted)}"
+    return (
+        f"{cell.setting:38} {cell.simulations:5d} {shown} {cell.lost:5.2f} {cell.warned:6.2f}"
+        f"{low if refuted else ''}"
+    )
+
+
+def chosen(families: list[str], wanted: list[str], quick: bool) -> Iterator[tuple[str, str]]:
+    every = [(family, name) for family in families for name in FAMILIES[family][0]]
+    if wanted:
+        every = [one for one in every if any(one[1].startswith(name) for name in wanted)]
+    yield from every[::10] if quick else every
+
+
+def report(cells: list[Cell]) -> None:
+    """Per family: pooled coverage, and how many settings contain a target that is too low."""
+    for family in dict.fromkeys(one.family for one in cells):
+        own = [one for one in cells if one.family == family]
+        every = [value for one in own for value in one.covered.values() if math.isfinite(value)]
+        low = [one for one in own if one.refuted()]
+        silent = [one for one in low if one.warned < 0.5]
+        pooled = float(np.mean(every)) if every else np.nan
+        print(
+            f"{family}: pooled {pooled:.3f} of {len(own)} settings; {len(low)} cover too little, "
+            f"{len(silent)} of them without a warning"
+        )
+        aim = 0.93 if family == "tables" else 0.94
+        figures.report(f"strangers, {family}, coverage", pooled, "share", aim=aim)
+        figures.report(
+            f"strangers, {family}, settings that cover too little", len(low), "", aim=0, lower=True
+        )
+        for one in own:
+            if family == "gaussian" and one.setting in ("plain", "plain, large"):
+                slopes = [one.widths[name] for name in one.slopes]
+                what = f"strangers, gaussian, {one.setting}, width over least squares"
+                limit = 2.0 if one.setting == "plain" else 1.1
+                figures.report(what, float(np.median(slopes)), "times", aim=limit, lower=True)
+        levels = [
+            1 - one.covered["log-rank"]
+            for one in own
+            if "log-rank" in one.covered and not one.setting.startswith("K3")
+        ]
+        if levels:
+            what = "strangers, log-rank, largest level of a 5 % test"
+            figures.report(what, max(levels), "share", aim=0.065, lower=True)
+        widths = [
+            one.widths[name]
+            for one in own
+            for name in ("median, records", "q95, records")
+            if family == "columns" and math.isfinite(one.widths.get(name, np.nan))
+        ]
+        if widths:
+            what = "strangers, quantiles, median width over the exponential mechanism's"
+            figures.report(what, float(np.median(widths)), "times", aim=2.5, lower=True)
+
+
+def smoke() -> dict[str, float]:
+    cells = [
+        measure("columns", "NM5 pH", 2),
+        summarize(
+            "gaussian", "smoke", [glm(GAUSSIAN["small 1,000"], np.random.default_rng(1), 1)], 0
+        ),
+    ]
+    return {f"{one.setting}, not estimable": one.lost for one in cells}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="every tenth setting, 10 simulations")
+    parser.add_argument("--family", nargs="+", choices=FAMILIES, default=list(FAMILIES))
+    parser.add_argument("--setting", nargs="+", default=[], help="beginnings of settings' names")
+    parser.add_argument("--simulations", type=int, default=200)
+    parser.add_argument("--salt", default="", help="other seeds for another word")
+    parser.add_argument("--repeat", action="store_true", help="1,000 more where below .93")
+    parser.add_argument("--output", type=Path, default=ROOT / "build" / "strangers.jsonl")
+    arguments = figures.options(parser, smoke, ["statsmodels", "lifelines"])
+    for peer in ("statsmodels", "lifelines"):
+        if importlib.util.find_spec(peer) is None:
+            figures.missing(peer, f"pip install {peer}")
+    arguments.output.parent.mkdir(parents=True, exist_ok=True)
+    cells: list[Cell] = []
+    before = ""
+    for family, name in chosen(arguments.family, arguments.setting, arguments.quick):
+        if family != before:
+            print(f"\n{family}\n{HEAD}", flush=True)
+            before = family
+        simulations = 10 if arguments.quick else arguments.simulations
+        simulations = min(simulations, TABLE_FITS) if family == "tables" else simulations
+        try:
+            cell = measure(family, name, simulations, arguments.salt)
+        except MissingTableError as why:
+            print(f"{name:38} skipped: {why}", flush=True)
+            figures.unmeasured(f"strangers, {name}", str(why), aim=0.93)
+            continue
+        print(line(cell), flush=True)
+        if arguments.repeat and cell.low() and family != "tables":
+            cell = measure(family, name, 1000, arguments.salt + " again")
+            print(f"{line(cell)}  (again)", flush=True)
+        cells.append(cell)
+        with arguments.output.open("a", encoding="utf-8") as file:
+            told = cell._asdict() | {"salt": arguments.salt, "low": cell.low()}
+            file.write(json.dumps(told) + "\n")
+    print()
+    report(cells)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -64,11 +64,11 @@ Array = np.ndarray
 # ------------------------------------------------------------- regressions: designs
 
 
-def once[Setting, Value](function: Callable[[Setting], Value]) -> Callable[[Setting], Value]:
+def once(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Compute what belongs to a setting once; settings live as long as the program."""
-    kept: dict[int, tuple[Setting, Value]] = {}
+    kept: dict[int, tuple[Any, Any]] = {}
 
-    def known(setting: Setting) -> Value:
+    def known(setting: Any) -> Any:
         if id(setting) not in kept:
             kept[id(setting)] = setting, function(setting)
         return kept[id(setting)][1]

@@ -459,10 +459,7 @@ COUNTS = {
         32, 0.5, 0.25, -0.2, -2.0, x=with_indicators(2, 0.1), bounds=ends(2, 1)
     ),
     "P5 omitted interaction": _poisson(
-        100,
-        *_COUNT,
-        y=lambda e, x, g: pure(e + 0.3 * x[:, 0] * x[:, 1], x, g),
-        projection=True,
+        100, *_COUNT, y=lambda e, x, g: pure(e + 0.3 * x[:, 0] * x[:, 1], x, g), projection=True
     ),
 }
 
@@ -689,7 +686,9 @@ def _marker(g: Generator, n: int) -> Array:
 def _soon(g: Generator, risk: Array, x: Array) -> Array:
     """A tenth dies within the first fiftieth of the horizon."""
     later = 14 * g.weibull(1.1, len(risk)) * np.exp(-risk / 1.1)
-    return np.where(g.random(len(risk)) < 0.1 * np.exp(risk).clip(0, 5), g.uniform(0, 0.2), later)
+    return np.where(
+        g.random(len(risk)) < 0.1 * np.exp(risk).clip(0, 5), g.uniform(0, 0.2, len(risk)), later
+    )
 
 
 HAZARDS |= {
@@ -1074,9 +1073,10 @@ def curves(setting: Times, g: Generator, seed: int) -> Found:
             near = int(np.argmin(np.abs(line - place)))
             last = np.searchsorted(at, line[near], side="right") - 1
             plain = curve[last] if last >= 0 else 1.0
-            reach = Z * plain * spread[last] if last >= 0 else 0.0
-            ends_of = np.asarray(model.confidence_interval_[label])[near]
-            rows.append((f"S({place:g})", truth[near], ends_of, (plain - reach, plain + reach)))
+            reach = Z * spread[last] if last >= 0 else 0.0  # of the logarithm, as in R's survfit
+            peer = plain * math.exp(-reach), min(plain * math.exp(reach), 1.0)
+            own = np.asarray(model.confidence_interval_[label])[near]
+            rows.append((f"S({place:g})", truth[near], own, peer))
         low, high = np.asarray(model.confidence_band_[label]).T
         inside = bool(np.all((low <= truth + 1e-9) & (truth <= high + 1e-9)))
         rows.append(("band", 0.0, YES if inside else NO, NEVER))

@@ -81,6 +81,11 @@ class GlmConfig(ModelConfig):
         description="Errors that are right whatever the variance (sandwich), or those of the "
         "family (model).",
     )
+    errors: Annotated[Literal["any", "symmetric"], AddedLater] = Field(
+        "any",
+        description="Errors of the gaussian given the columns: any, or symmetric, for which "
+        "bounded residuals give narrower intervals.",
+    )
     site_effects: Annotated[bool, AddedLater] = Field(
         False,
         description="Whether every party has an intercept of its own, so that differences between "
@@ -343,10 +348,13 @@ def regression(
     *,
     weighted: bool = False,
     selects: bool = False,
+    symmetric: bool = True,
 ) -> Regression:
     """The regression on features with public ranges, of a target with public `targets`; none where
     it has two values. `offset` are the ends of what is added to scores, in the target's units. One
-    that `selects` leaves out records beyond ranges that were released, where others clip them."""
+    that `selects` leaves out records beyond ranges that were released, where others clip them.
+    `symmetric` errors of a gaussian have bounded residuals; else the slopes are those of the mean
+    whatever the errors are, and a target with bounds 0 and 1 is not clipped at all."""
     low, high = (np.array(ends) for ends in zip(*(f.bounds for f in features), strict=True))
     numeric = ~np.array([feature.indicator for feature in features])
     middle = np.where(numeric, (low + high) / 2, 0.0)
@@ -356,7 +364,12 @@ def regression(
     if offset is not None:
         unit = _unit(family, targets)
         offset = (offset[0] / unit, offset[1] / unit)
-    problem = GeneralizedLinear(family, columns, ends, offset, weighted)
+    residuals = "bounded"
+    if family == "gaussian" and not symmetric:
+        assert targets is not None
+        zero_one = (targets.centre, targets.half) == (0.5, 0.5)
+        residuals = "whole" if zero_one else "wide"
+    problem = GeneralizedLinear(family, columns, ends, offset, weighted, residuals)
     released = np.array([f.centre is not None for f in features]) if selects else None
     return Regression(problem, tuple(f.name for f in features), middle, half, targets, released)
 
@@ -375,6 +388,7 @@ def pose(config: GlmConfig, schema: Schema, algorithm: AlgorithmKind, privacy: P
         _offset_ends(config, schema),
         weighted="weights" in aside,
         selects=True,
+        symmetric=config.errors == "symmetric",
     )
     problem = made.problem
 

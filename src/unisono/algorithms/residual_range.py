@@ -6,10 +6,10 @@ and much less if they do not, with
 
     T±(R) = E (±u - c R)₊
 
-so that R minimizes (a R)² + n² (2 |T₊ - T₋| + min(T₊, T₋) / 5)², where a R is the deviation of the
-noise. Tails are read from noisy counts of u in fixed bins. Each side is modeled by a Weibull tail,
-P(u > m + t) = exp(-(t / s)ᵏ) / 2, through its upper fifth and the farthest level that stands out of
-the noise; k is drawn to that of a normal distribution by noise. Counts that certainly lie beyond it
+so that R minimizes (a R)² + n² (4 |T₊ - T₋| + min(T₊, T₋) / 5)², where a R is the deviation of the
+noise. Tails are read from noisy counts of u in fixed bins: each side is modeled by a lognormal tail,
+u = m + s (e^(σ Z) - 1) with Z normal, through its upper fifth and the farthest level that stands
+out of the noise. σ = 0 is a normal tail, to which noise draws it. Counts that certainly lie beyond
 are added. The expected effect of the clip is reported and is added to the variance: it rests on a
 model of the tail and is not a proved bound.
 
@@ -19,8 +19,10 @@ Everything here is post-processing of the histogram. `xp` is NumPy, or JAX insid
 import math
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy import special
 
 _SIDE = np.array(
     "0 .06 .1 .14 .18 .24 .32 .42 .55 .7 .9 1.15 1.45 1.8 2.2 2.7 3.4 4.5 6 9 15 30 1e9".split(),
@@ -28,10 +30,9 @@ _SIDE = np.array(
 )
 _EDGES = np.concatenate([-_SIDE[:0:-1], _SIDE])
 BINS = len(_EDGES) - 1
-# k of a Weibull tail through the upper fifth and twentieth of a normal law, and the heaviest one.
-_NORMAL_SHAPE, _LEAST_SHAPE, _MOST_SHAPE = 1.376, 0.55, 4.0
-# A tail that looks heavier than this is taken for heavier still: what noise hides is farther out.
-_HEAVY, _HEAVIER = 1.15, 0.12
+# σ of a lognormal tail: what is taken where noise hides it, and the largest one.
+_USUAL_SIGMA, _MOST_SIGMA = 0.1, 2.0
+_SIGMAS = np.linspace(0.02, _MOST_SIGMA, 200)
 # Deviations of noise beyond which counts are certainly there.
 _CERTAIN = 2.5
 # In deviations of u: the least R, and the noise below which a wider clip is worth more.
@@ -64,12 +65,12 @@ def clip_level(
     above = _beyond(xp, shares, edges, error, top, middle, clip * grid)
     below = _beyond(xp, shares[::-1], -edges[::-1], error, top, -middle, clip * grid)
     apart, both = xp.abs(above - below), xp.minimum(above, below)
-    cost = (unit * grid) ** 2 + (records * (2 * apart + both / 5)) ** 2
+    cost = (unit * grid) ** 2 + (records * (4 * apart + both / 5)) ** 2
     bound = grid[xp.argmin(cost)]
     bound = xp.maximum(bound, _CHEAP * spread * xp.sqrt(records) / unit)
     bound = xp.maximum(bound, _LEAST_LEVEL * spread / clip)
     bound = xp.minimum(xp.maximum(bound, least), top)
-    return Level(bound, records * xp.interp(bound, grid, apart + both / 5))
+    return Level(bound, records * xp.interp(bound, grid, 2 * apart + both / 5))
 
 
 def _falling(xp: Any, tails: Any) -> Any:
@@ -103,29 +104,37 @@ def _beyond(
 
     inner = xp.maximum(place(near), 1e-3)
     outer = xp.maximum(place(far), 1.05 * inner)
-    log_inner, log_outer = xp.log(0.5 / near), xp.log(0.5 / xp.minimum(far, 0.14))
-    shape = xp.log(log_outer / log_inner) / xp.log(outer / inner)
+    one, other = -_ndtri(xp, near), -_ndtri(xp, xp.minimum(far, 0.14))
+    ratios = xp.expm1(_SIGMAS * other) / xp.expm1(_SIGMAS * one)
     trust = xp.where(far < 0.14, 1 / (1 + 4 * (doubt / far) ** 2), 0.0)
-    shape = _NORMAL_SHAPE + trust * (xp.clip(shape, 0.6, _MOST_SHAPE) - _NORMAL_SHAPE)
-    heavier = _HEAVIER * xp.minimum(1.0, far / 0.05) * xp.clip((_HEAVY - shape) / 0.25, 0.0, 1.0)
-    shape = xp.maximum(shape - heavier, _LEAST_SHAPE)
-    scale = inner / log_inner ** (1 / shape)
-    scale = xp.maximum(scale, xp.where(far < 0.14, outer / log_outer ** (1 / shape), 0.0))
-    # The integral of the tail from each point to its end.
-    reach = xp.maximum(xp.minimum(top - middle, scale * 60 ** (1 / shape)), 1e-6)
-    places = xp.linspace(0.0, 1.0, 1024) * reach
-    tail = 0.5 * xp.exp(-((places / scale) ** shape)) * reach / 1023
-    modelled = xp.cumsum(tail[::-1])[::-1] - tail / 2
+    sigma = xp.interp(outer / inner, ratios, xp.asarray(_SIGMAS))
+    sigma = _USUAL_SIGMA + trust * (sigma - _USUAL_SIGMA)
+    scale = inner / xp.expm1(sigma * one)
+    scale = xp.maximum(scale, xp.where(far < 0.14, outer / xp.expm1(sigma * other), 0.0))
+
+    def excess(distance: Any) -> Any:
+        """E (u - m - t)₊ at distances t from the median."""
+        place = xp.log1p(distance / scale) / sigma
+        mean = xp.exp(sigma**2 / 2) * _ndtr(xp, sigma - place)
+        return scale * (mean - (1 + distance / scale) * _ndtr(xp, -place))
+
+    distance = xp.maximum(points - middle, 0.0)
+    modelled = xp.maximum(excess(distance) - excess(xp.maximum(top - middle, 0.0)), 0.0)
     bins = np.arange(len(edges) - 1, -1, -1)
     certain = xp.maximum(raw - _CERTAIN * error * np.sqrt(bins), 0.0) * (bins > 0)
     ahead = np.tri(len(edges), dtype=bool).T
     certain = xp.max(xp.where(ahead, certain[None, :], 0.0), axis=1)
     steps = xp.concatenate([(ends[1:] - ends[:-1]) * certain[1:], xp.zeros(1)])
     seen = xp.cumsum(steps[::-1])[::-1]
-    return xp.maximum(
-        xp.interp(xp.maximum(points - middle, 0.0), places, modelled, right=0.0),
-        xp.interp(points, ends, seen, right=0.0),
-    )
+    return xp.maximum(modelled, xp.interp(points, ends, seen, right=0.0))
+
+
+def _ndtr(xp: Any, values: Any) -> Any:
+    return special.ndtr(values) if xp is np else jax.scipy.special.ndtr(values)
+
+
+def _ndtri(xp: Any, values: Any) -> Any:
+    return special.ndtri(values) if xp is np else jax.scipy.special.ndtri(values)
 
 
 __all__ = ["BINS", "Level", "clip_level", "place_of"]

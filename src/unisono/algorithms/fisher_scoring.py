@@ -52,6 +52,7 @@ from scipy.special import ndtr
 from unisono.accounting import gaussian
 from unisono.algorithms import column_scales
 from unisono.algorithms.column_scales import COLUMN_SCALES, ColumnScalesConfig, Scales, scales_of
+from unisono.algorithms.group_steps import GroupMeans, chance_step, count_step, groups_of
 from unisono.algorithms.nested_tests import Evidence
 from unisono.algorithms.noisy_scores import (
     Scored,
@@ -556,13 +557,15 @@ def averaged(xp: Any, terms: Terms, state: ScoringState, number: Any) -> Opened:
 class Moved(NamedTuple):
     """A step from a point, in standardised coordinates: where it leads (p,), the covariance of
     that (p, p), the part of it that the sample alone would have, and how much of the residuals'
-    mean square the step explains; and what it was made of."""
+    mean square the step explains; what it was made of; and of indicators d, its error, π, q₁ and q₀
+    (5, d), see `group_steps`."""
 
     theta: Any
     covariance: Any
     sampling: Any
     explained: Any
     evidence: Any
+    groups: Any
 
 
 def prior_sd(config: FisherScoringConfig, problem: GeneralizedLinear, start: Start, xp: Any) -> Any:
@@ -614,12 +617,13 @@ def moved(
     curved = last and problem.family != "gaussian"
     curving = 1 / (level * start.variance) if curved else 0.0
     curving = curving / 4 if rounds == 1 else curving
-    bends = None
-    if endless:
-        bends = inverse.T @ np.diag(~np.isin(np.arange(p), endless) * 1.0) @ whitening.T
+    # Steps of indicators, and of the level of counts, are exact on the scale of means.
+    groups = groups_of(problem.columns)
+    bent = np.concatenate([[problem.family != "poisson"], ~groups.indicator])
+    bent[list(endless)] = False
+    bends = inverse.T @ np.diag(bent * 1.0) @ whitening.T if curved else None
     step = noise_aware_step(xp, scored, prior, prior_way, largest, curving, loop, bends)
-    length = step.way @ curvature @ step.way - xp.trace(curvature @ step.covariance)
-    explained = xp.maximum(length, 0.0) / level
+    explained = _explained(xp, curvature, step.way, step.covariance) / level
     back = sigma * whitening.T
     made_of = Evidence(scored, prior, prior_way, largest, curving, point.theta, back)
     way, covariance, sampling = (
@@ -627,14 +631,36 @@ def moved(
         back @ step.covariance @ back.T,
         back @ step.sampling @ back.T,
     )
+    error = xp.sqrt(xp.maximum(xp.diagonal(covariance), 0.0))
+    own_groups = xp.zeros((5, p - 1))
     if problem.family == "binomial":
         first = xp.where(number == 0, 1.0, 0.0)
-        stretch, shift = _stretched(xp, loop, way, explained, start)
+        steady = xp.asarray(np.concatenate([[0.0], ~groups.indicator]))
+        kept = xp.outer(steady, steady)
+        whole = inverse @ curvature @ inverse.T
+        numbers = _explained(xp, whole, steady * way, kept * covariance) / level
+        stretch, shift = _stretched(xp, loop, way, numbers, start)
         stretch = 1 + first * (stretch - 1)
-        way = stretch * way + first * shift * xp.eye(p)[0]
-        covariance = covariance * xp.outer(stretch, stretch)
-        sampling = sampling * xp.outer(stretch, stretch)
-    return Moved(point.theta + way, covariance, sampling, explained, made_of), told
+        straight, way = way, stretch * way + first * shift * xp.eye(p)[0]
+        place = point.theta, start.mean, start.centre, start.scale, number == 0
+        way, factors, own_groups = chance_step(xp, groups, way, straight, error, *place, last=last)
+        stretch = xp.maximum(stretch, factors)
+    elif problem.family == "poisson":
+        rows = inverse @ curvature @ inverse.T
+        mean_row = rows[0] / xp.maximum(rows[0, 0], 1e-9)
+        way, stretch, own_groups = count_step(
+            xp, groups, way, error, mean_row, start.centre, start.scale, last
+        )
+    else:
+        stretch = xp.ones(p)
+    covariance = covariance * xp.outer(stretch, stretch)
+    sampling = sampling * xp.outer(stretch, stretch)
+    return Moved(point.theta + way, covariance, sampling, explained, made_of, own_groups), told
+
+
+def _explained(xp: Any, curvature: Any, way: Any, covariance: Any) -> Any:
+    """The square of a way's effect on scores, less what noise adds to it."""
+    return xp.maximum(way @ curvature @ way - xp.trace(curvature @ covariance), 0.0)
 
 
 def _stretched(xp: Any, loop: Any, way: Any, explained: Any, start: Start) -> tuple[Any, Any]:
@@ -792,6 +818,7 @@ class Fitted(NamedTuple):
     without_cases: tuple[bool, ...] = ()
     weak: np.ndarray | None = None
     cases: tuple[Cases, ...] = ()
+    means: GroupMeans | None = None
 
 
 def fitted(terms: Terms, value: ScoringState, by_model: bool = False) -> Fitted:
@@ -830,7 +857,18 @@ def fitted(terms: Terms, value: ScoringState, by_model: bool = False) -> Fitted:
         few,
         _weak(step.evidence),
         cases_of_all(terms.problem, told.scored, whitening, point.theta[last]),
+        _group_means(terms, state, last, step),
     )
+
+
+def _group_means(terms: Terms, state: ScoringState, last: int, step: Moved) -> GroupMeans | None:
+    """The last step of indicators on the scale of means."""
+    indicator = groups_of(terms.problem.columns).indicator
+    if terms.problem.family == "gaussian" or not indicator.any():
+        return None
+    own = np.stack([state.points.theta[last][1:] / state.start.scale, *step.groups])
+    own = np.where(indicator, own, np.nan)
+    return GroupMeans(*np.column_stack([np.full(len(own), np.nan), own]))
 
 
 def _weak(evidence: Evidence) -> np.ndarray:

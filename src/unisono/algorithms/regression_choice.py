@@ -27,7 +27,7 @@ more, while scales are known to Fisher scoring from its first stage.
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 

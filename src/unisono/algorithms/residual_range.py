@@ -1,13 +1,13 @@
 """Where to clip residuals that have no bound of their own: a level from a released histogram.
 
 A record's gradient has the signed length u sqrt(p), and the round to come clips it at c R sqrt(p).
-Its noise grows with R. The clip takes away about n (T₊ - T₋) in a direction if tails differ by side,
-and much less if they do not, with
+Its noise grows with R. The clip takes away about n (T₊ - T₋) in a direction if tails differ by
+side, and much less if they do not, with
 
     T±(R) = E (±u - c R)₊
 
 so that R minimizes (a R)² + n² (4 |T₊ - T₋| + min(T₊, T₋) / 5)², where a R is the deviation of the
-noise. Tails are read from noisy counts of u in fixed bins: each side is modeled by a lognormal tail,
+noise. Tails are read from noisy counts of u in fixed bins: each side is modeled as lognormal,
 u = m + s (e^(σ Z) - 1) with Z normal, through its upper fifth and the farthest level that stands
 out of the noise. σ = 0 is a normal tail, to which noise draws it. Counts that certainly lie beyond
 are added. The expected effect of the clip is reported and is added to the variance: it rests on a
@@ -24,10 +24,8 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import special
 
-_SIDE = np.array(
-    "0 .06 .1 .14 .18 .24 .32 .42 .55 .7 .9 1.15 1.45 1.8 2.2 2.7 3.4 4.5 6 9 15 30 1e9".split(),
-    float,
-)
+_INNER = (0, 0.06, 0.1, 0.14, 0.18, 0.24, 0.32, 0.42, 0.55, 0.7, 0.9, 1.15)
+_SIDE = np.array([*_INNER, 1.45, 1.8, 2.2, 2.7, 3.4, 4.5, 6, 9, 15, 30, 1e9])
 _EDGES = np.concatenate([-_SIDE[:0:-1], _SIDE])
 BINS = len(_EDGES) - 1
 # σ of a lognormal tail: what is taken where noise hides it, and the largest one.

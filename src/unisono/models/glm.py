@@ -260,6 +260,7 @@ class Regression(NamedTuple):
             _doubts(self.problem, found),
             remarks,
             found.evidence,
+            means=found.means,
         )
 
     def _without_cases(self, found: Fitted) -> tuple[list[str], tuple[str, ...]]:

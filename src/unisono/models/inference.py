@@ -19,6 +19,7 @@ import numpy as np
 from markupsafe import Markup
 from scipy.special import chdtrc, ndtr, ndtri
 
+from unisono.algorithms.group_steps import GroupMeans
 from unisono.algorithms.nested_tests import Evidence, distance
 from unisono.core import notebook
 from unisono.core.words import did_you_mean, p_text
@@ -40,7 +41,8 @@ class Inference:
     estimates and intervals may be wrong, `remarks` what else is to be known. `evidence` is what
     tests of nested models take, of coefficients that are multiples of those here but for the
     intercept. `limits` (p, 2) replace ends of intervals where they are not NaN: an infinite one
-    where data set no limit on that side, as for a group without events."""
+    where data set no limit on that side, as for a group without events. `means` give intervals of
+    indicators on the scale of means, at any confidence."""
 
     names: tuple[str, ...]
     estimate: np.ndarray
@@ -52,6 +54,7 @@ class Inference:
     remarks: tuple[str, ...] = ()
     evidence: Evidence | None = None
     limits: np.ndarray | None = None
+    means: GroupMeans | None = None
 
     @property
     def std_error(self) -> np.ndarray:
@@ -77,9 +80,13 @@ class Inference:
         """Each holds its coefficient this often (p, 2)."""
         if not 0 < confidence < 1:
             raise InvalidInput(f"confidence = {confidence!r}: it lies between 0 and 1, as 0.95")
-        reach = ndtri(0.5 + confidence / 2) * self.std_error
+        deviations = float(ndtri(0.5 + confidence / 2))
+        reach = deviations * self.std_error
         ends = np.stack([self.estimate - reach, self.estimate + reach], axis=1)
-        return ends if self.limits is None else np.where(np.isnan(self.limits), ends, self.limits)
+        means = None if self.means is None else self.means.ends(deviations)
+        for own in (means, self.limits):
+            ends = ends if own is None else np.where(np.isnan(own), ends, own)
+        return ends
 
     def wald(self, names: Sequence[str]) -> "WaldTest":
         """That all of these coefficients are zero at once."""

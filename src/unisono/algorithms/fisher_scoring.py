@@ -111,7 +111,7 @@ _SCHEDULES: dict[int, tuple[tuple[float, tuple[float, float, float]], ...]] = {
 # and so C_H is at its least, more of it is for curvature.
 _WIDE_SCHEDULES: dict[int, tuple[tuple[float, float, float, float], ...]] = {
     2: ((0.06, 0.15, 0.01, 0.08), (0.42, 0.26, 0.02, 0.0)),
-    3: ((0.04, 0.10, 0.01, 0.0), (0.08, 0.10, 0.005, 0.08), (0.515, 0.03, 0.02, 0.0)),
+    3: ((0.04, 0.10, 0.01, 0.0), (0.08, 0.10, 0.005, 0.08), (0.495, 0.05, 0.02, 0.0)),
 }
 _NOISY_SCHEDULE = ((0.05, 0.16, 0.01, 0.0), (0.11, 0.17, 0.005, 0.07), (0.32, 0.055, 0.02, 0.0))
 _LEAST_CURVATURE = 1.5
@@ -186,7 +186,7 @@ def resolve(
         "curvature_norm": rounded(1.0 if rounds == 1 else _curvature_norm(problem.family, kappa)),
     }
     if problem.wide:
-        widest = min(max(kappa / 80, _LEAST_CURVATURE), 16.0)
+        widest = min(max(kappa / 80, _LEAST_CURVATURE), 6.0)
         rule |= {"bend_at": _PILOT, "gradient_norm": 1.1, "curvature_norm": rounded(widest)}
     if config.prediction:
         rule["count_noise"] = count_noise(config, problem, facts, privacy, trust)
@@ -544,7 +544,10 @@ def averaged(xp: Any, terms: Terms, state: ScoringState, number: Any) -> Opened:
     for other in range(len(terms.noise)):
         found = opened(xp, terms, state, other).scored
         counts = (other <= number) & ((other > 0) == (number > 0))
-        weight = xp.where(counts, 1 / found.s_curvature**2, 0.0)
+        variance = found.s_curvature**2
+        if terms.problem.family == "poisson":
+            variance = variance + _changed(xp, own.scored, found)
+        weight = xp.where(counts, 1 / variance, 0.0)
         precision, total = precision + weight, total + weight * found.curvature
     curvature = total / precision
     if terms.problem.family == "poisson" or _bounded_line(terms.problem):
@@ -554,18 +557,29 @@ def averaged(xp: Any, terms: Terms, state: ScoringState, number: Any) -> Opened:
     return own._replace(scored=scored)
 
 
+def _changed(xp: Any, own: Scored, other: Scored) -> Any:
+    """The mean square by which numbers of two curvatures differ beyond their noise: that of counts
+    follows their means, so that strong effects change it from round to round."""
+    p = len(own.gradient)
+    apart = own.curvature - other.curvature
+    numbers = p * (p + 1) / 2
+    square = xp.sum(apart * apart) / numbers
+    return 4 * xp.maximum(square - own.s_curvature**2 - other.s_curvature**2, 0.0)
+
+
 class Moved(NamedTuple):
     """A step from a point, in standardised coordinates: where it leads (p,), the covariance of
     that (p, p), the part of it that the sample alone would have, and how much of the residuals'
-    mean square the step explains; what it was made of; and of indicators d, its error, π, q₁ and q₀
-    (5, d), see `group_steps`."""
+    mean square the step explains; what it was made of; the covariance before `group_steps`, and of
+    indicators d, its error, π, q₁ and q₀ (5, d) there."""
 
     theta: Any
     covariance: Any
     sampling: Any
     explained: Any
     evidence: Any
-    groups: Any
+    linear: Any
+    indicators: Any
 
 
 def prior_sd(config: FisherScoringConfig, problem: GeneralizedLinear, start: Start, xp: Any) -> Any:
@@ -632,30 +646,27 @@ def moved(
         back @ step.sampling @ back.T,
     )
     error = xp.sqrt(xp.maximum(xp.diagonal(covariance), 0.0))
-    own_groups = xp.zeros((5, p - 1))
+    linear, jacobian, indicators = covariance, xp.eye(p), xp.zeros((5, p - 1))
     if problem.family == "binomial":
         first = xp.where(number == 0, 1.0, 0.0)
         steady = xp.asarray(np.concatenate([[0.0], ~groups.indicator]))
-        kept = xp.outer(steady, steady)
-        whole = inverse @ curvature @ inverse.T
+        kept, whole = xp.outer(steady, steady), inverse @ curvature @ inverse.T
         numbers = _explained(xp, whole, steady * way, kept * covariance) / level
-        stretch, shift = _stretched(xp, loop, way, numbers, start)
-        stretch = 1 + first * (stretch - 1)
-        straight, way = way, stretch * way + first * shift * xp.eye(p)[0]
-        place = point.theta, start.mean, start.centre, start.scale, number == 0
-        way, factors, own_groups = chance_step(xp, groups, way, straight, error, *place, last=last)
-        stretch = xp.maximum(stretch, factors)
+        factor, shift = _stretched(xp, loop, numbers, start)
+        factor, straight = 1 + first * (factor - 1), way
+        way = xp.concatenate([way[:1] + first * shift, factor * way[1:]])
+        place = point.theta, start.mean, start.centre, start.scale, number == 0, factor
+        way, jacobian, indicators = chance_step(xp, groups, way, straight, error, *place, last)
     elif problem.family == "poisson":
         rows = inverse @ curvature @ inverse.T
         mean_row = rows[0] / xp.maximum(rows[0, 0], 1e-9)
-        way, stretch, own_groups = count_step(
+        way, jacobian, indicators = count_step(
             xp, groups, way, error, mean_row, start.centre, start.scale, last
         )
-    else:
-        stretch = xp.ones(p)
-    covariance = covariance * xp.outer(stretch, stretch)
-    sampling = sampling * xp.outer(stretch, stretch)
-    return Moved(point.theta + way, covariance, sampling, explained, made_of, own_groups), told
+    covariance = jacobian @ covariance @ jacobian.T
+    sampling = jacobian @ sampling @ jacobian.T
+    theta = point.theta + way
+    return Moved(theta, covariance, sampling, explained, made_of, linear, indicators), told
 
 
 def _explained(xp: Any, curvature: Any, way: Any, covariance: Any) -> Any:
@@ -663,12 +674,11 @@ def _explained(xp: Any, curvature: Any, way: Any, covariance: Any) -> Any:
     return xp.maximum(way @ curvature @ way - xp.trace(curvature @ covariance), 0.0)
 
 
-def _stretched(xp: Any, loop: Any, way: Any, explained: Any, start: Start) -> tuple[Any, Any]:
-    """By how much slopes of a first logistic step fall short (p,), and how the intercept moves."""
+def _stretched(xp: Any, loop: Any, explained: Any, start: Start) -> tuple[Any, Any]:
+    """By how much slopes of a first logistic step fall short, and how the intercept moves."""
     spread = xp.sqrt(explained / start.variance)
     factor, middle = attenuation(xp, start.mean, spread, start.variance, loop)
-    slopes = xp.where(xp.arange(len(way)) == 0, 1.0, factor)
-    return slopes, middle - xp.log(start.mean / (1 - start.mean))
+    return factor, middle - xp.log(start.mean / (1 - start.mean))
 
 
 # ------------------------------------------------------------- the algorithm
@@ -819,6 +829,7 @@ class Fitted(NamedTuple):
     weak: np.ndarray | None = None
     cases: tuple[Cases, ...] = ()
     means: GroupMeans | None = None
+    linear: np.ndarray | None = None
 
 
 def fitted(terms: Terms, value: ScoringState, by_model: bool = False) -> Fitted:
@@ -858,6 +869,7 @@ def fitted(terms: Terms, value: ScoringState, by_model: bool = False) -> Fitted:
         _weak(step.evidence),
         cases_of_all(terms.problem, told.scored, whitening, point.theta[last]),
         _group_means(terms, state, last, step),
+        step.linear,
     )
 
 
@@ -866,7 +878,7 @@ def _group_means(terms: Terms, state: ScoringState, last: int, step: Moved) -> G
     indicator = groups_of(terms.problem.columns).indicator
     if terms.problem.family == "gaussian" or not indicator.any():
         return None
-    own = np.stack([state.points.theta[last][1:] / state.start.scale, *step.groups])
+    own = np.stack([state.points.theta[last][1:] / state.start.scale, *step.indicators])
     own = np.where(indicator, own, np.nan)
     return GroupMeans(*np.column_stack([np.full(len(own), np.nan), own]))
 

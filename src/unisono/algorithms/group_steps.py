@@ -100,7 +100,7 @@ def count_step(
     scale: Any,
     last: bool,
 ) -> tuple[Any, Any, Any]:
-    """The way (p,) of counts in standardized coordinates, the factors (p,) of its standard errors,
+    """The way (p,) of counts in standardized coordinates, its Jacobian (p, p) by the linear way,
     and d, its error, π, q₁ and q₀ (5, d). `error` (p,) are those of the linear way, `mean_row` (p,)
     is z̄."""
     level = 1 + xp.clip(way @ mean_row, -0.8, 4.0)
@@ -116,13 +116,24 @@ def count_step(
         return xp.maximum(1 + change, least)
 
     one, other = kept(above, 1 - share), kept(below, share)
-    indicator = xp.asarray(groups.indicator)
-    new = xp.where(indicator, scale * xp.log(one / other), slopes)
-    factors = xp.where(indicator, (1 - share) / one + share / other, 1.0) / level
-    intercept = xp.log(level) - new @ mean_row[1:]
-    way = xp.concatenate([xp.stack([intercept]), new])
+    new = xp.where(xp.asarray(groups.indicator), scale * xp.log(one / other), slopes)
+    way = xp.concatenate([xp.stack([xp.log(level) - new @ mean_row[1:]]), new])
+    inner = _jacobian(xp, groups, 1 / one, 1 / other, share, scale, 1.0) / level
+    # The score of the mean row moves by the level, and the intercept is that less the slopes.
+    top = xp.concatenate([xp.stack([1 / level]), mean_row[1:] / level - mean_row[1:] @ inner])
+    jacobian = xp.concatenate([top[None], xp.pad(inner, ((0, 0), (1, 0)))])
     own = xp.stack([slopes / scale, unsure, share, xp.nan * share, xp.nan * share])
-    return way, xp.concatenate([xp.stack([1 / level]), factors]), own
+    return way, jacobian, own
+
+
+def _jacobian(
+    xp: Any, groups: Groups, steep: Any, flat: Any, share: Any, scale: Any, numbers: Any
+) -> Any:
+    """Of slopes by linear slopes (d, d), in standardized coordinates, if means of groups with a
+    value and with the reference change by these factors (d,); `numbers` is that of other slopes."""
+    same = xp.asarray(groups.same) * ((flat - steep)[:, None] * share)
+    own = xp.where(xp.asarray(groups.indicator), steep, numbers)
+    return (xp.eye(len(share)) * own + same) * scale[:, None] / scale
 
 
 def chance_step(
@@ -136,10 +147,11 @@ def chance_step(
     centre: Any,
     scale: Any,
     first: Any,
+    stretch: Any,
     last: bool,
 ) -> tuple[Any, Any, Any]:
-    """The same of the binomial, for a way that others may have stretched and the `straight` one,
-    from the point `theta`; in the `first` round all have the `mean` probability."""
+    """The same of the binomial, for a way whose slopes were multiplied by `stretch` and the
+    `straight` one, from the point `theta`; in the `first` round all have the `mean` probability."""
     unit = theta[1:] / scale
     base = theta[0] + _changes(xp, groups, unit, centre)[1]
     own_base = xp.where(first, xp.log(mean / (1 - mean)), base)
@@ -158,16 +170,21 @@ def chance_step(
         return change, xp.maximum(1.0, variance / (new * (1 - new)))
 
     (one, steep), (other, flat) = moved(q1, up, 1 - centre), moved(q0, down, centre)
-    far = xp.asarray(groups.indicator) & (first | (xp.abs(up) + xp.abs(down) > _STRAIGHT))
+    same = xp.asarray(groups.same)
+    far = first | (same @ (xp.abs(up) + xp.abs(down)) > _STRAIGHT)
+    far = xp.asarray(groups.indicator) & far
     slopes = xp.where(far, scale * (one - other), way[1:])
-    intercept = way[0] + xp.sum(xp.where(far, (1 - centre) * other + centre * one, 0.0))
-    factors = xp.where(xp.asarray(groups.indicator), steep * (1 - centre) + flat * centre, 1.0)
-    ones = xp.ones(1, dtype=factors.dtype)
-    return (
-        xp.concatenate([xp.stack([intercept]), slopes]),
-        xp.concatenate([ones, factors]),
-        xp.stack([straight[1:] / scale, unsure, centre, q1, q0]),
-    )
+    # The mean over a category's values, the reference among them, moves the intercept.
+    values = xp.maximum(xp.sum(same, axis=1), 1.0)
+    means = centre * (one - other) + other / values
+    way = xp.concatenate([xp.stack([way[0] + xp.sum(xp.where(far, means, 0.0))]), slopes])
+    inner = _jacobian(xp, groups, steep, flat, centre, scale, stretch)
+    # ∂ of that mean by d is π times how much steeper this group is than the category as a whole.
+    usual = same @ (centre * steep) + (1 - same @ centre) * flat
+    top = xp.where(far, centre * (steep - usual) / scale, 0.0)
+    top = xp.concatenate([xp.ones(1, dtype=top.dtype), top])
+    jacobian = xp.concatenate([top[None], xp.pad(inner, ((0, 0), (1, 0)))])
+    return way, jacobian, xp.stack([straight[1:] / scale, unsure, centre, q1, q0])
 
 
 __all__ = ["GroupMeans", "Groups", "chance_step", "count_step", "groups_of"]

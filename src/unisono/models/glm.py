@@ -51,6 +51,7 @@ _WIDEST_SCORES = {"binomial": 4.0, "poisson": 1.0}
 # What one-sided tests at 5 % are made of, and the least share that the first release tells.
 _DEVIATIONS = 1.645
 _LEAST_SHARE = 0.0101
+_TWO_SIDED = 1.96
 _ONE_OUTCOME = (
     "One of the two outcomes cannot be told from none under the noise: with one alone there is "
     "nothing to estimate, so no coefficient is determined."
@@ -254,14 +255,22 @@ class Regression(NamedTuple):
             matrix @ found.theta + shift,
             matrix @ found.covariance @ matrix.T,
             matrix @ found.sampling @ matrix.T,
-            determined(found.covariance, found.prior, matrix, found.weak)
-            & ~np.isin(names, unknown),
+            self._known(found, matrix) & ~np.isin(names, unknown),
             RATIOS[self.problem.family],
             _doubts(self.problem, found),
             remarks,
             found.evidence,
             means=found.means,
         )
+
+    def _known(self, found: Fitted, matrix: np.ndarray) -> np.ndarray:
+        """Which coefficients records say more of than the prior (p,). An indicator's step is judged
+        where it is linear, and it is unknown if its interval has no end at all."""
+        linear = found.covariance if found.linear is None else found.linear
+        known = determined(linear, found.prior, matrix, found.weak)
+        if found.means is None:
+            return known
+        return known & ~np.isinf(found.means.ends(_TWO_SIDED)).all(axis=1)
 
     def _without_cases(self, found: Fitted) -> tuple[list[str], tuple[str, ...]]:
         """The coefficients that parties without cases leave open, and what is said of them."""

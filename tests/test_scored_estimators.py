@@ -225,7 +225,8 @@ def test_posteriors_are_those_of_the_generalised_linear_model():
     """The same problem, rounds and noise: one release, read as a table or as a posterior."""
     X, y = survey()
     options = {"epsilon": 1.0, "delta": 1e-6, "bounds": BOUNDS, "random_state": 5}
-    glm = PrivateGLM("gaussian", target_bounds=TARGETS, **options).fit(X, y, parties=PARTY)
+    glm = PrivateGLM("gaussian", target_bounds=TARGETS, errors="symmetric", **options)
+    glm.fit(X, y, parties=PARTY)
     model = BayesianLinearRegression(target_bounds=TARGETS, **options).fit(X, y, parties=PARTY)
     assert model.algorithm_ == "fisher-scoring"
     assert model.converged_

@@ -10,7 +10,7 @@ from scipy.stats import binom
 
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.algorithms.column_scales import COLUMN_SCALES, scales_of
-from unisono.algorithms.fisher_scoring import FISHER_SCORING, fitted, terms_for, weights_taken
+from unisono.algorithms.fisher_scoring import FISHER_SCORING, fitted, terms_for
 from unisono.algorithms.noisy_scores import (
     Scored,
     denoised,
@@ -23,6 +23,7 @@ from unisono.algorithms.noisy_scores import (
 from unisono.attacks.audit import audit, check
 from unisono.core.algorithm import agree_facts
 from unisono.core.costs import added
+from unisono.core.events import Composed
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.privacy import Privacy
@@ -31,7 +32,7 @@ from unisono.core.trust import Relation, Trust
 from unisono.core.values import Private
 from unisono.engines import in_process, rounds
 from unisono.errors import InvalidInput
-from unisono.problems.glm import DISPERSIONS, Columns, GeneralizedLinear
+from unisono.problems.glm import Columns, GeneralizedLinear
 from unisono.releases.together import together
 
 from ..methods import CleanSums
@@ -173,7 +174,8 @@ def test_audit_of_both_stages(family, factor):
     facts, own = agree_facts((40,), 4, Trust.LOCAL), problem(family)
     privacy = Privacy(1.0, delta)
     first = Study(COLUMN_SCALES.method(own, privacy), facts, Trust.LOCAL)
-    second = Study(FISHER_SCORING.method(own, privacy, rounds=1), facts, Trust.LOCAL)
+    rounds = 2 if own.wide else 1
+    second = Study(FISHER_SCORING.method(own, privacy, rounds=rounds), facts, Trust.LOCAL)
     others = rows(family, 4, 40)
     ends = ((-1, -0.5, 0, 1), (-1, 0, 1), (0, 1), ENDS[family])
     for study in (first, second.begun(None)):
@@ -188,13 +190,15 @@ def test_audit_of_both_stages(family, factor):
         length = np.linalg.norm(gap)
         bound = sums.sensitivity.under(Relation.REPLACE_ONE).in_norm("l2")
         assert 0.7 * bound < length <= bound
-        scale = factor * algorithm.event(facts, Trust.LOCAL).noise.std
+        event = algorithm.event_of(facts, Trust.LOCAL, 0, number=algorithm.rounds - 1)
+        claimed = ACCOUNTANT.epsilon(Composed(((event, 1),)), Relation.REPLACE_ONE, delta)
+        scale = factor * event.noise.std
         scores = [c + scale * length * generator.normal(size=10_000) for c in (gap @ gap, 0.0)]
         found = audit(*scores, delta, confidence=0.9999, gaussian=True)
         best = max(found.epsilon_direct, found.epsilon_model_based or 0.0)
         if factor == 1:
-            check(1.0, delta, found)
-        assert best > (0.25 if factor == 1 else 1.0)
+            check(claimed, delta, found)
+        assert best > (0.25 if factor == 1 else 1.0) * claimed
 
 
 def test_parts_of_a_promise_may_differ_in_rounds():
@@ -331,8 +335,8 @@ def test_a_direction_that_noise_may_have_curved_is_weak_however_short_its_interv
 
 @pytest.mark.parametrize(
     ("family", "records", "wanted"),
-    [("gaussian", 1_500, 1.0), ("poisson", 1_500, 1.0), ("binomial", 1_500, 1.6)]
-    + [(family, 100_000, 4.0) for family in sorted(ENDS)],
+    [("gaussian", 1_500, 1.0), ("poisson", 1_500, 1.5), ("binomial", 1_500, 1.6)]
+    + [("gaussian", 100_000, 4.0), ("poisson", 100_000, 6.0), ("binomial", 100_000, 4.0)],
 )
 def test_curvatures_are_bounded_closely_until_noise_is_small(family, records, wanted):
     facts = agree_facts((records // 2, records // 2), 4, Trust.SECURE_SUM)
@@ -340,31 +344,3 @@ def test_curvatures_are_bounded_closely_until_noise_is_small(family, records, wa
         FISHER_SCORING.method(problem(family), Privacy(1.0, 1e-6)), facts, Trust.SECURE_SUM
     )
     assert terms_for(study).config.curvature_norm == pytest.approx(wanted, rel=1e-3)
-
-
-@pytest.mark.parametrize("alpha", [0.0, 0.5])
-@pytest.mark.parametrize("skewed", [False, True])
-def test_weights_do_not_hide_how_widely_counts_spread(alpha, skewed):
-    """Meat over curvature is too small by what weights take off, so that counts would never look
-    overdispersed; what is taken back is nearly that, and where rows are skewed less."""
-    config = FISHER_SCORING.config(bend_at=1.2, gradient_norm=0.85, curvature_norm=3.0)
-    own, mean, bend = problem("poisson"), 1.5, 1.2
-    generator = np.random.default_rng(0)
-    draw = generator.normal(size=(40_000, 3))
-    row = np.exp(draw) - 1.6 if skewed else draw
-    square = 1 + np.sum(row**2, axis=1)
-    spread = generator.gamma(1 / alpha, alpha, len(row)) if alpha else 1.0
-    y = generator.poisson(mean * spread, len(row))
-    said = own.said(np.full(len(y), np.log(mean)), y, 0.0, bend)
-    reach, slope = own.reach(mean, bend), own.slope(mean, bend)
-    by_gradient = config.gradient_norm * 2 * reach / (np.sqrt(square) * reach)
-    weight = np.minimum(1, np.minimum(by_gradient, config.curvature_norm * 4 / (slope * square)))
-    curvature = np.sum(weight * slope * square)
-    seen = np.sum(weight**2 * np.asarray(said.residual) ** 2 * square) / curvature
-    taken = np.interp(curvature / len(y), *weights_taken(config, own, mean))
-    true = np.sum(weight**2 * square) / np.sum(weight * square)
-    assert true - 0.05 < taken < true + (0.2 if skewed else 0.0)
-    grid, scatter = np.array(DISPERSIONS), own.scatter(mean, bend)[0]
-    before, found = np.interp([seen, seen / taken], scatter, grid)
-    assert before < 0.1
-    assert found <= 0.1 if alpha == 0 else found > (0.2 if skewed else 0.4)

@@ -12,6 +12,7 @@ whose shares are public, as that of the parties, is not counted: nothing is paid
 Noisy counts are moved to the nearest shares (on the simplex), which is post-processing.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -73,15 +74,50 @@ def read_scales(
     centre, scale = [one for one, _ in pairs], [other for _, other in pairs]
     if problem.family == "binomial":
         mean, spread = float(shares_of(counts)[1]), 1.0
+    elif problem.wide:
+        mean, spread = mean_scale(counts, target_edges(problem))
     else:
         mean, spread = target(counts, *problem.target)
     offset = 0.0
     if problem.offset is not None:
-        offset, _ = quantile_scale(cells[-1], *problem.offset)
+        offset = offset_middle(problem, cells[-1])
     empty = np.zeros((0,))
     return Scales(
         np.concatenate([empty, *centre]), np.concatenate([empty, *scale]), mean, spread, offset
     )
+
+
+def target_edges(problem: GeneralizedLinear) -> np.ndarray:
+    """Ends of the bins of a target that is a number. Each of the first counts has its own bin, and
+    bins of larger ones widen with them: wide public bounds cost nothing there."""
+    low, high = problem.target
+    if problem.family != "poisson":
+        return np.linspace(low, high, BINS + 1)
+    edges = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+    while edges[-1] <= high:
+        edges.append(float(math.ceil(1.35 * edges[-1])))
+    return np.array(edges)
+
+
+def mean_scale(counts: np.ndarray, edges: np.ndarray) -> tuple[float, float]:
+    """Mean and spread of a number by noisy counts in its bins. The spread is that of quantiles,
+    raised towards the deviation where the tail is long, but less so where bounds are far out and
+    bins say little of it."""
+    shares, middles = shares_of(counts), (edges[1:] + edges[:-1]) / 2
+    mean = float(shares @ middles)
+    _, spread = quantile_scale(counts, float(edges[0]), float(edges[-1]))
+    deviation = math.sqrt(float(shares @ (middles - mean) ** 2))
+    most = 1.5 if edges[-1] - edges[0] > 8 * spread else 4.0
+    return mean, max(spread, min(deviation, most * spread))
+
+
+def offset_middle(problem: GeneralizedLinear, counts: np.ndarray) -> float:
+    """The median offset; for counts the logarithm of the mean exposure, as their mean needs."""
+    assert problem.offset is not None
+    if problem.family != "poisson":
+        return quantile_scale(counts, *problem.offset)[0]
+    edges = np.linspace(*problem.offset, BINS + 1)
+    return math.log(shares_of(counts) @ np.exp((edges[1:] + edges[:-1]) / 2))
 
 
 def column_scale(own: Columns, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -133,7 +169,7 @@ def shares_of(counts: np.ndarray) -> np.ndarray:
 def cell_counts(problem: GeneralizedLinear) -> tuple[int, ...]:
     """How many cells every column that is counted has, then the target and the offset; of a
     category the reference is first."""
-    target = 2 if problem.family == "binomial" else BINS
+    target = 2 if problem.family == "binomial" else len(target_edges(problem)) - 1
     columns = (BINS if own.number else own.width + 1 for own in _counted(problem))
     return (*columns, target, *([] if problem.offset is None else [BINS]))
 
@@ -153,7 +189,7 @@ def table(problem: GeneralizedLinear, facts: Facts) -> Table:
             found.append(bin_of(numbers[:, 0], -1.0, 1.0) if own.number else value_of(numbers))
         y = features[:, problem.features]
         binomial = problem.family == "binomial"
-        found.append(value_of(y[:, None]) if binomial else bin_of(y, *problem.target))
+        found.append(value_of(y[:, None]) if binomial else _target_bin(problem, y))
         if problem.offset is not None:
             found.append(bin_of(features[:, problem.features + 1], *problem.offset))
         return jnp.stack([start + own for start, own in zip(starts, found, strict=True)], axis=1)
@@ -162,6 +198,14 @@ def table(problem: GeneralizedLinear, facts: Facts) -> Table:
         return features[:, problem.features]
 
     return Table((Block("columns", Ones(), there, cells, sizes),), group=facts.group)
+
+
+def _target_bin(problem: GeneralizedLinear, y: Any) -> Any:
+    if problem.family != "poisson":
+        return bin_of(y, *problem.target)
+    edges = jnp.asarray(target_edges(problem), jnp.float32)
+    place = jnp.searchsorted(edges, jnp.nan_to_num(y), side="right") - 1
+    return jnp.clip(place, 0, len(edges) - 2).astype(jnp.int32)
 
 
 def bin_of(numbers: Any, low: float, high: float) -> Any:

@@ -47,11 +47,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from pydantic import Field
-from scipy.special import chdtri, ndtr
+from scipy.special import ndtr
 
 from unisono.accounting import gaussian
 from unisono.algorithms import column_scales
 from unisono.algorithms.column_scales import COLUMN_SCALES, ColumnScalesConfig, Scales, scales_of
+from unisono.algorithms.group_steps import GroupMeans, chance_step, count_step, groups_of
 from unisono.algorithms.nested_tests import Evidence
 from unisono.algorithms.noisy_scores import (
     Scored,
@@ -70,12 +71,13 @@ from unisono.algorithms.person_scores import (
     person_scores,
     rounds_of_persons,
 )
+from unisono.algorithms.residual_range import BINS, Level, clip_level, place_of
 from unisono.algorithms.steady_scales import steady_scales
 from unisono.core.algorithm import Aggregate, Facts
 from unisono.core.privacy import Privacy
 from unisono.core.trust import Trust, Unit
 from unisono.errors import InvalidInput
-from unisono.problems.glm import DISPERSIONS, WIDE, GeneralizedLinear
+from unisono.problems.glm import WIDE, GeneralizedLinear
 from unisono.releases.algorithm import (
     Algorithm,
     AlgorithmConfig,
@@ -85,7 +87,7 @@ from unisono.releases.algorithm import (
     rounded,
 )
 from unisono.releases.release import Priced, Release, price
-from unisono.releases.rows import ScoredPoint, unpacked
+from unisono.releases.rows import ScoredPoint, into_ball, unpacked
 from unisono.releases.table import Block, Table, lone_weight, table_columns
 
 # Of the promise, the part that pays for middles and spreads; in squares of μ it is 7 hundredths.
@@ -105,10 +107,21 @@ _SCHEDULES: dict[int, tuple[tuple[float, tuple[float, float, float]], ...]] = {
         (0.516, (0.75, 0.20, 0.05)),
     ),
 }
-# Of the gaussian's rounds, the part for the mean of residuals.
+# The same of wide residuals, with the histogram of them in the last place; where κ is below 120,
+# and so C_H is at its least, more of it is for curvature.
+_WIDE_SCHEDULES: dict[int, tuple[tuple[float, float, float, float], ...]] = {
+    2: ((0.06, 0.15, 0.01, 0.08), (0.42, 0.26, 0.02, 0.0)),
+    3: ((0.04, 0.10, 0.01, 0.0), (0.08, 0.10, 0.005, 0.08), (0.495, 0.05, 0.02, 0.0)),
+}
+_NOISY_SCHEDULE = ((0.05, 0.16, 0.01, 0.0), (0.11, 0.17, 0.005, 0.07), (0.32, 0.055, 0.02, 0.0))
+_LEAST_CURVATURE = 1.5
+# Of the gaussian's rounds of bounded residuals, the part for their mean.
 _MEAN_SHARE = 0.02
+# Wide residuals are clipped at so many deviations in rounds before the last.
+_PILOT = 2.5
 # How far scores may spread before anything is known, in units of the target's own spread.
 _SCORES_SPREAD = {"binomial": 2.0, "gaussian": 1.0, "poisson": 1.0}
+_WIDE_SPREAD = 1.5
 # Points between rounds are drawn to the start by a prior so many times narrower than the last one:
 # a step that noise made long would be far from where curvature is known.
 _CAUTION = 5.0
@@ -163,6 +176,8 @@ def resolve(
     rounds = config.rounds or (1 if kappa < 11 else 2 if kappa < 35 else 3)
     if config.prediction and config.rounds is None and records * mu < _ONE_ROUND:
         rounds = 1
+    if problem.wide and config.rounds is None:
+        rounds = 2 if kappa < 35 and problem.family == "gaussian" else 3
     rounds = rounds_of_persons(config.rounds, rounds, problem, facts)
     rule = {
         "rounds": rounds,
@@ -170,6 +185,9 @@ def resolve(
         "gradient_norm": rounded(_gradient_norm(problem.family, signal)),
         "curvature_norm": rounded(1.0 if rounds == 1 else _curvature_norm(problem.family, kappa)),
     }
+    if problem.wide:
+        widest = min(max(kappa / 80, _LEAST_CURVATURE), 6.0)
+        rule |= {"bend_at": _PILOT, "gradient_norm": 1.1, "curvature_norm": rounded(widest)}
     if config.prediction:
         rule["count_noise"] = count_noise(config, problem, facts, privacy, trust)
     said = {name: value for name, value in config if value is not None}
@@ -216,10 +234,28 @@ def _curvature_norm(family: str, kappa: float) -> float:
 
 
 def release(config: FisherScoringConfig, problem: GeneralizedLinear, facts: Facts) -> Release:
-    rounds = config.rounds or 1
-    shares = [share for share, _ in _SCHEDULES[rounds]]
-    scales = tuple(rounded(math.sqrt(max(shares) / share)) for share in shares)
+    scales = _scales(config, problem)
+    rounds = len(scales)
     return Release(table(config, problem, facts), rounds, scales=scales if rounds > 1 else ())
+
+
+def _parts(config: FisherScoringConfig, problem: GeneralizedLinear) -> np.ndarray:
+    """Of the rounds' μ², the parts (rounds, 4) of gradient, curvature, meat, and of what stands
+    beside the gradient: the histogram of wide residuals, or the mean of bounded ones."""
+    rounds = config.rounds or 1
+    if problem.wide:
+        noisy = rounds == 3 and (config.curvature_norm or 0.0) <= _LEAST_CURVATURE
+        found = np.array(_NOISY_SCHEDULE if noisy else _WIDE_SCHEDULES[rounds])
+        return found / found.sum()
+    mean = _MEAN_SHARE if problem.family == "gaussian" else 0.0
+    own = np.array([[share * part for part in parts] for share, parts in _SCHEDULES[rounds]])
+    return np.column_stack([(1 - mean) * own, mean * own.sum(axis=1)])
+
+
+def _scales(config: FisherScoringConfig, problem: GeneralizedLinear) -> tuple[float, ...]:
+    """How much larger the noise of a round is than that of the round with the least."""
+    shares = _parts(config, problem).sum(axis=1)
+    return tuple(rounded(math.sqrt(shares.max() / share)) for share in shares)
 
 
 def table(config: FisherScoringConfig, problem: GeneralizedLinear, facts: Facts) -> Table:
@@ -230,7 +266,7 @@ def table(config: FisherScoringConfig, problem: GeneralizedLinear, facts: Facts)
 
     def of_persons(public: Any, rows: Any) -> Any:
         points, marks = rows
-        return person_scores(recorded, config, problem, public, points, marks)
+        return person_scores(recorded, histogram_row, config, problem, public, points, marks)
 
     width, p, many = _vector(problem), problem.parameters, facts.group
     if many == 1:
@@ -239,9 +275,15 @@ def table(config: FisherScoringConfig, problem: GeneralizedLinear, facts: Facts)
     return Table((Block("scores", kind, of_persons),), group=many, together=True)
 
 
+def _bounded_line(problem: GeneralizedLinear) -> bool:
+    return problem.family == "gaussian" and not problem.wide
+
+
 def _vector(problem: GeneralizedLinear) -> int:
-    """Numbers of the vector: the gradient, and for the gaussian the mean of residuals."""
-    return problem.parameters + (problem.family == "gaussian")
+    """Numbers of the vector: the gradient, and for the gaussian the mean of bounded residuals, or
+    the histogram of wide ones."""
+    beside = BINS if problem.wide else int(_bounded_line(problem))
+    return problem.parameters + beside
 
 
 # ------------------------------------------------------------- what is known, and what is asked
@@ -249,9 +291,7 @@ def _vector(problem: GeneralizedLinear) -> int:
 
 class Start(NamedTuple):
     """What the first release told: middles and spreads (d,), the first θ (p,), v there, the largest
-    residual there, the target's own spread and mean, and how widely residuals of counts scatter
-    by their dispersion (`GeneralizedLinear.scatter`), and what weights take off it (2, m), see
-    `weights_taken`."""
+    residual there, the target's own spread and mean."""
 
     centre: Any
     scale: Any
@@ -260,17 +300,18 @@ class Start(NamedTuple):
     reach: Any
     spread: Any
     mean: Any
-    scatter: Any
-    taken: Any
 
 
 class Point(NamedTuple):
-    """Where a round is asked: θ (p,), A (p, p), σ of the gaussian and α of counts."""
+    """Where a round is asked: θ (p,), A (p, p), σ of the gaussian, R, where residuals are clipped
+    that are wide, else the largest one, and what the clip may move the gradient by in a
+    direction."""
 
     theta: Any
     whitening: Any
     sigma: Any
-    alpha: Any
+    bound: Any
+    miss: Any
 
 
 class Asked(NamedTuple):
@@ -304,7 +345,7 @@ def start_of(
     config: FisherScoringConfig, problem: GeneralizedLinear, scales: Scales, records: float
 ) -> Start:
     assert config.bend_at is not None
-    mean, counts = problem.inside(scales.mean, records), problem.family == "poisson"
+    mean = problem.inside(scales.mean, records)
     theta = np.zeros(problem.parameters)
     theta[0] = problem.link(mean) - scales.offset
     return Start(
@@ -315,65 +356,33 @@ def start_of(
         problem.reach(mean, config.bend_at),
         scales.spread if problem.family == "gaussian" else 1.0,
         mean,
-        problem.scatter(mean, config.bend_at) if counts else np.zeros((1, 1)),
-        weights_taken(config, problem, mean) if counts else np.ones((2, 1)),
     )
 
 
-def weights_taken(
-    config: FisherScoringConfig, problem: GeneralizedLinear, mean: float
-) -> np.ndarray:
-    """How far weights draw down the mean square of residuals that meat over curvature shows.
-
-    It is Σ w² |q|² (ψ - a)² over Σ w b |q|², too small by Σ w² |q|² / Σ w |q|² (second row). How
-    long rows are is not known, but the mean of w b |q|² is (first row, rising): the trace of the
-    curvature over the records. Lengths are taken for those of normal rows of some spread.
-    """
-    assert config.bend_at is not None
-    assert config.gradient_norm is not None
-    assert config.curvature_norm is not None
-    p, slope = problem.parameters, problem.slope(mean, config.bend_at)
-    levels = (np.arange(32) + 0.5) / 32
-    squares = np.geomspace(0.1, 60.0, 64)[:, None] * chdtri(p, 1 - levels)
-    # The reach is part of C_g, and cancels.
-    by_gradient = config.gradient_norm * np.sqrt(p / squares)
-    by_curvature = config.curvature_norm * p / (slope * squares)
-    weights = np.minimum(1.0, np.minimum(by_gradient, by_curvature))
-    once, twice = (weights * squares).mean(axis=1), (weights**2 * squares).mean(axis=1)
-    return np.stack([np.maximum.accumulate(slope * once), twice / once])
-
-
-def _first_point(xp: Any, problem: GeneralizedLinear, start: Start) -> Point:
-    whitening = xp.eye(problem.parameters) / xp.sqrt(start.variance)
-    return Point(start.theta, whitening, start.spread, xp.asarray(0.0))
-
-
 def round_weights(
-    xp: Any, problem: GeneralizedLinear, rounds: int, number: Any, reach: Any
+    xp: Any, config: FisherScoringConfig, problem: GeneralizedLinear, number: Any, reach: Any
 ) -> tuple[Any, Any]:
-    """The weights (3,) of a round's vector, curvature and meat, and (2,) of gradient and mean of
-    residuals within the vector. Rare outcomes have large residuals, and so large a C_g: there the
-    gradient has half as much again."""
-    parts = xp.asarray([own for _, own in _SCHEDULES[rounds]])[number]
+    """The weights (3,) of a round's vector, curvature and meat, and (2,) of gradient and what
+    stands beside it within the vector. Rare outcomes have large residuals, and so large a C_g:
+    there the gradient has half as much again."""
+    parts = _parts(config, problem)
+    parts = xp.asarray(parts / parts.sum(axis=1, keepdims=True))[number]
     gradient = parts[0]
     if problem.family == "binomial":
         gradient = xp.where(reach > 3.0, xp.minimum(0.8, 1.5 * gradient), gradient)
-    others = parts[1:] * (1 - gradient) / (1 - parts[0])
-    mean = _MEAN_SHARE if problem.family == "gaussian" else 0.0
-    vector = (1 - mean) * gradient + mean
-    weights = xp.sqrt(xp.concatenate([xp.stack([vector]), (1 - mean) * others]))
-    split = xp.sqrt(xp.stack([(1 - mean) * gradient / vector, mean / vector]))
+    others = parts[1:3] * (1 - gradient - parts[3]) / (1 - parts[0] - parts[3])
+    vector = gradient + parts[3]
+    weights = xp.sqrt(xp.concatenate([xp.stack([vector]), others]))
+    split = xp.sqrt(xp.stack([gradient / vector, parts[3] / vector]))
     return weights, split
 
 
-def _norms(
-    config: FisherScoringConfig, problem: GeneralizedLinear, start: Start
-) -> tuple[Any, Any]:
+def _norms(config: FisherScoringConfig, problem: GeneralizedLinear, bound: Any) -> tuple[Any, Any]:
     """C_g and C_H."""
     assert config.gradient_norm is not None
     assert config.curvature_norm is not None
     p = problem.parameters
-    return config.gradient_norm * math.sqrt(p) * start.reach, config.curvature_norm * p
+    return config.gradient_norm * math.sqrt(p) * bound, config.curvature_norm * p
 
 
 def recorded(
@@ -386,15 +395,18 @@ def recorded(
     standard = (features - public.centre) / public.scale
     standard = jnp.concatenate([jnp.ones_like(y)[:, None], standard], axis=1)
     scores = standard @ point.theta + offset
-    spread = point.alpha if problem.family == "poisson" else point.sigma
-    said = problem.said(scores, y, spread, config.bend_at)
+    said = problem.said(scores, y, point.sigma, config.bend_at)
     row = (standard @ point.whitening.T) * said.root[:, None]
     square = jnp.maximum(jnp.sum(row * row, axis=1), 1e-12)
     # The gaussian's slope is 0 or 1 by y, so that its weight takes it for 1.
     slope = jnp.ones_like(y) if problem.family == "gaussian" else said.slope
     bend = jnp.where(public.bounded, said.slope, slope)
     far = jnp.clip((y - scores) / point.sigma / WIDE, -1.0, 1.0)
-    return Recorded(row, square, said.residual, said.reach, slope, bend, weight, far)
+    reach = said.reach
+    if problem.wide:  # weights bound rows alone, and the product is clipped
+        longest = public.curvature_norm / math.sqrt(problem.parameters)
+        reach = jnp.broadcast_to(public.gradient_norm / longest, y.shape)
+    return Recorded(row, square, said.residual, reach, slope, bend, weight, far)
 
 
 def record_scores(
@@ -409,12 +421,24 @@ def record_scores(
     whole = weight * jnp.minimum(1.0, jnp.minimum(by_gradient, by_curvature))
     gradient = (whole * said.residual / public.gradient_norm)[:, None] * row
     curvature = jnp.sqrt(whole * said.bend / public.curvature_norm)[:, None] * row
-    vector = public.split[0] * gradient
-    if problem.family == "gaussian":
-        far = weight * said.far
-        vector = jnp.concatenate([vector, public.split[1] * far[:, None]], axis=1)
+    if problem.wide:
+        beside = histogram_row(config, public, gradient, said.residual)
+        gradient = into_ball(jnp, gradient)
+    else:
+        beside = (weight * said.far)[:, None][:, : int(_bounded_line(problem))]
+    vector = jnp.concatenate([public.split[0] * gradient, public.split[1] * beside], axis=1)
     shares = jnp.broadcast_to(public.weights, (len(row), 3))
     return jnp.concatenate([vector, curvature, gradient, shares], axis=1)
+
+
+def histogram_row(config: FisherScoringConfig, public: Asked, gradient: Any, sign: Any) -> Any:
+    """The cell (n, bins) of a gradient (n, p) in units of C_g: its length in units of sqrt(p),
+    with this sign (n,)."""
+    assert config.gradient_norm is not None
+    unit = config.gradient_norm * public.point.bound
+    length = unit * jnp.sqrt(jnp.sum(gradient * gradient, axis=1))
+    own = jax.nn.one_hot(place_of(jnp.sign(sign) * length), BINS)
+    return jnp.where(jnp.isfinite(length)[:, None], own, jnp.nan)
 
 
 # ------------------------------------------------------------- what a round has told
@@ -429,19 +453,33 @@ class Terms(NamedTuple):
     noise: tuple[float, ...]
 
 
+def first_state(terms: Terms, start: Start) -> ScoringState:
+    """Before any round."""
+    problem, p, rounds = terms.problem, terms.problem.parameters, len(terms.noise)
+    start = Start(*(np.asarray(part, np.float32) for part in start))
+    whitening = np.eye(p, dtype=np.float32) / np.sqrt(start.variance)
+    first = Point(start.theta, whitening, start.spread, start.reach, np.float32(0))
+    point = Point(*(np.float32(part) for part in first))
+    points = Point(*(np.stack([part] * rounds) for part in point))
+    sums = np.zeros((rounds, _vector(problem) + p * (p + 1)), np.float32)
+    return ScoringState(start, point, np.int32(0), points, sums, np.zeros(rounds, np.float32))
+
+
 class Opened(NamedTuple):
-    """A round's sums in their own units, and of the gaussian the sum of wide residuals."""
+    """A round's sums in their own units, and of the gaussian the sum of far residuals, or the
+    histogram of wide ones (bins,); with the noise in one number of it."""
 
     scored: Scored
     residuals: Any
     s_residuals: Any
 
 
-def opened(xp: Any, terms: Terms, start: Start, sums: Any, number: Any) -> Opened:
+def opened(xp: Any, terms: Terms, state: ScoringState, number: Any) -> Opened:
     """The sums of a round."""
     problem, p, width = terms.problem, terms.problem.parameters, _vector(terms.problem)
-    weights, split = round_weights(xp, problem, len(terms.noise), number, start.reach)
-    gradient_norm, curvature_norm = _norms(terms.config, problem, start)
+    sums, start, config = state.sums[number], state.start, terms.config
+    weights, split = round_weights(xp, config, problem, number, start.reach)
+    gradient_norm, curvature_norm = _norms(config, problem, state.points.bound[number])
     noise = xp.asarray(terms.noise)[number]
     half = p * (p + 1) // 2
     vector, one, other = sums[:width], sums[width : width + half], sums[width + half :]
@@ -456,7 +494,10 @@ def opened(xp: Any, terms: Terms, start: Start, sums: Any, number: Any) -> Opene
         by_curvature * noise,
         by_meat * noise,
     )
-    if problem.family != "gaussian":
+    if problem.wide:
+        by_cell = by_vector / xp.maximum(split[1], 1e-9)
+        return Opened(scored, by_cell * vector[p:], by_cell * noise)
+    if problem.family == "binomial":
         return Opened(scored, xp.asarray(0.0), xp.asarray(0.0))
     by_mean = WIDE * by_vector / split[1]
     inside = xp.where(xp.asarray(number) == 0, _inside(xp, terms.config, scored), 1.0)
@@ -498,31 +539,47 @@ def averaged(xp: Any, terms: Terms, state: ScoringState, number: Any) -> Opened:
     The gaussian's σ is another one in every round, and so is the share of residuals within k. Their
     average has the level of the last round, whose gradient it goes with: its trace is well known.
     """
-    own = opened(xp, terms, state.start, state.sums[number], number)
+    own = opened(xp, terms, state, number)
     precision, total = 0.0, 0.0 * own.scored.curvature
     for other in range(len(terms.noise)):
-        found = opened(xp, terms, state.start, state.sums[other], other).scored
+        found = opened(xp, terms, state, other).scored
         counts = (other <= number) & ((other > 0) == (number > 0))
-        weight = xp.where(counts, 1 / found.s_curvature**2, 0.0)
+        variance = found.s_curvature**2
+        if terms.problem.family == "poisson":
+            variance = variance + _changed(xp, own.scored, found)
+        weight = xp.where(counts, 1 / variance, 0.0)
         precision, total = precision + weight, total + weight * found.curvature
     curvature = total / precision
-    if terms.problem.family == "gaussian":
+    if terms.problem.family == "poisson" or _bounded_line(terms.problem):
         level = xp.trace(own.scored.curvature) / xp.maximum(xp.trace(curvature), 1e-6)
         curvature = xp.clip(level, 0.5, 2.0) * curvature
     scored = own.scored._replace(curvature=curvature, s_curvature=precision**-0.5)
     return own._replace(scored=scored)
 
 
+def _changed(xp: Any, own: Scored, other: Scored) -> Any:
+    """The mean square by which numbers of two curvatures differ beyond their noise: that of counts
+    follows their means, so that strong effects change it from round to round."""
+    p = len(own.gradient)
+    apart = own.curvature - other.curvature
+    numbers = p * (p + 1) / 2
+    square = xp.sum(apart * apart) / numbers
+    return 4 * xp.maximum(square - own.s_curvature**2 - other.s_curvature**2, 0.0)
+
+
 class Moved(NamedTuple):
     """A step from a point, in standardised coordinates: where it leads (p,), the covariance of
     that (p, p), the part of it that the sample alone would have, and how much of the residuals'
-    mean square the step explains; and what it was made of."""
+    mean square the step explains; what it was made of; the covariance before `group_steps`, and of
+    indicators d, its error, π, q₁ and q₀ (5, d) there."""
 
     theta: Any
     covariance: Any
     sampling: Any
     explained: Any
     evidence: Any
+    linear: Any
+    indicators: Any
 
 
 def prior_sd(config: FisherScoringConfig, problem: GeneralizedLinear, start: Start, xp: Any) -> Any:
@@ -561,7 +618,11 @@ def moved(
     prior_way = inverse.T @ (start.theta - point.theta) / sigma
     curvature = positive(xp, scored.curvature)
     level = xp.maximum(xp.trace(curvature) / p, 1e-6)
-    largest = start.variance * (_SCORES_SPREAD[problem.family] * start.spread / sigma) ** 2
+    spread = _SCORES_SPREAD[problem.family]
+    if problem.wide:
+        spread = max(spread, _WIDE_SPREAD) if problem.family == "gaussian" else spread
+        scored = scored._replace(meat=scored.meat + point.miss**2 * xp.eye(p))
+    largest = start.variance * (spread * start.spread / sigma) ** 2
     if rounds == 1:  # where noise is large, the gradient itself says how long the way may be
         square = scored.gradient @ scored.gradient - p * scored.s_gradient**2
         noise = 2 * math.sqrt(2 * p) * scored.s_gradient**2
@@ -570,12 +631,13 @@ def moved(
     curved = last and problem.family != "gaussian"
     curving = 1 / (level * start.variance) if curved else 0.0
     curving = curving / 4 if rounds == 1 else curving
-    bends = None
-    if endless:
-        bends = inverse.T @ np.diag(~np.isin(np.arange(p), endless) * 1.0) @ whitening.T
+    # Steps of indicators, and of the level of counts, are exact on the scale of means.
+    groups = groups_of(problem.columns)
+    bent = np.concatenate([[problem.family != "poisson"], ~groups.indicator])
+    bent[list(endless)] = False
+    bends = inverse.T @ np.diag(bent * 1.0) @ whitening.T if curved else None
     step = noise_aware_step(xp, scored, prior, prior_way, largest, curving, loop, bends)
-    length = step.way @ curvature @ step.way - xp.trace(curvature @ step.covariance)
-    explained = xp.maximum(length, 0.0) / level
+    explained = _explained(xp, curvature, step.way, step.covariance) / level
     back = sigma * whitening.T
     made_of = Evidence(scored, prior, prior_way, largest, curving, point.theta, back)
     way, covariance, sampling = (
@@ -583,22 +645,40 @@ def moved(
         back @ step.covariance @ back.T,
         back @ step.sampling @ back.T,
     )
+    error = xp.sqrt(xp.maximum(xp.diagonal(covariance), 0.0))
+    linear, jacobian, indicators = covariance, xp.eye(p), xp.zeros((5, p - 1))
     if problem.family == "binomial":
         first = xp.where(number == 0, 1.0, 0.0)
-        stretch, shift = _stretched(xp, loop, way, explained, start)
-        stretch = 1 + first * (stretch - 1)
-        way = stretch * way + first * shift * xp.eye(p)[0]
-        covariance = covariance * xp.outer(stretch, stretch)
-        sampling = sampling * xp.outer(stretch, stretch)
-    return Moved(point.theta + way, covariance, sampling, explained, made_of), told
+        steady = xp.asarray(np.concatenate([[0.0], ~groups.indicator]))
+        kept, whole = xp.outer(steady, steady), inverse @ curvature @ inverse.T
+        numbers = _explained(xp, whole, steady * way, kept * covariance) / level
+        factor, shift = _stretched(xp, loop, numbers, start)
+        factor, straight = 1 + first * (factor - 1), way
+        way = xp.concatenate([way[:1] + first * shift, factor * way[1:]])
+        place = point.theta, start.mean, start.centre, start.scale, number == 0, factor
+        way, jacobian, indicators = chance_step(xp, groups, way, straight, error, *place, last)
+    elif problem.family == "poisson":
+        rows = inverse @ curvature @ inverse.T
+        mean_row = rows[0] / xp.maximum(rows[0, 0], 1e-9)
+        way, jacobian, indicators = count_step(
+            xp, groups, way, error, mean_row, start.centre, start.scale, last
+        )
+    covariance = jacobian @ covariance @ jacobian.T
+    sampling = jacobian @ sampling @ jacobian.T
+    theta = point.theta + way
+    return Moved(theta, covariance, sampling, explained, made_of, linear, indicators), told
 
 
-def _stretched(xp: Any, loop: Any, way: Any, explained: Any, start: Start) -> tuple[Any, Any]:
-    """By how much slopes of a first logistic step fall short (p,), and how the intercept moves."""
+def _explained(xp: Any, curvature: Any, way: Any, covariance: Any) -> Any:
+    """The square of a way's effect on scores, less what noise adds to it."""
+    return xp.maximum(way @ curvature @ way - xp.trace(curvature @ covariance), 0.0)
+
+
+def _stretched(xp: Any, loop: Any, explained: Any, start: Start) -> tuple[Any, Any]:
+    """By how much slopes of a first logistic step fall short, and how the intercept moves."""
     spread = xp.sqrt(explained / start.variance)
     factor, middle = attenuation(xp, start.mean, spread, start.variance, loop)
-    slopes = xp.where(xp.arange(len(way)) == 0, 1.0, factor)
-    return slopes, middle - xp.log(start.mean / (1 - start.mean))
+    return factor, middle - xp.log(start.mean / (1 - start.mean))
 
 
 # ------------------------------------------------------------- the algorithm
@@ -608,8 +688,7 @@ def build(
     config: FisherScoringConfig, problem: GeneralizedLinear, facts: Facts, priced: Priced
 ) -> Algorithm:
     terms = terms_of(config, problem, priced)
-    rounds = len(terms.noise)
-    width, weight = priced.bound.dimension, lone_weight(priced.step)
+    rounds, weight = len(terms.noise), lone_weight(priced.step)
 
     def scaled(found: Any) -> Scales:
         if found is None or config.count_noise is None:
@@ -618,25 +697,18 @@ def build(
 
     def begin(found: Any) -> tuple[ScoringState, None]:
         start = start_of(config, problem, scaled(found), sum(facts.records))
-        if facts.group > 1:  # weights of persons are of the sum of their rows
-            start = start._replace(taken=np.ones((2, 1)))
-        start = Start(*(np.asarray(part, np.float32) for part in start))
-        point = Point(*(np.float32(part) for part in _first_point(np, problem, start)))
-        points = Point(*(np.stack([part] * rounds) for part in point))
-        empty = np.zeros((rounds, width), np.float32), np.zeros(rounds, np.float32)
-        state = ScoringState(start, point, np.int32(0), points, *empty)
-        return jax.tree.map(jnp.asarray, state), None
+        return jax.tree.map(jnp.asarray, first_state(terms, start)), None
 
     def ask(state: ScoringState) -> Any:
         start = state.start
         number = jnp.minimum(state.round, rounds - 1)
-        weights, split = round_weights(jnp, problem, rounds, number, start.reach)
-        norms = _norms(config, problem, start)
+        weights, split = round_weights(jnp, config, problem, number, start.reach)
+        norms = _norms(config, problem, state.point.bound)
         place = (state.point, start.centre, start.scale)
         asked = Asked(*place, *norms, weights, split, number > 0)
         if facts.group == 1:
             return asked
-        clustered = (number == rounds - 1) | (problem.family == "binomial")
+        clustered = (number == rounds - 1) | (not _bounded_line(problem))
         return AskedOfPersons(asked, clustered)
 
     def merge(state: ScoringState, sums: Aggregate) -> ScoringState:
@@ -671,39 +743,50 @@ def next_point(xp: Any, loop: Any, terms: Terms, state: ScoringState, number: An
     first = xp.where(number == 0, 1.0, 0.0)
     turn = first * turn + (1 - first) * xp.eye(p)
     sigma = old.sigma * _sigma_factor(xp, problem, told.scored)
-    alpha = _dispersion(xp, problem, state, told.scored, step.explained)
-    # Rows of more dispersed counts are shorter: the usual one keeps its length. Only the first
-    # round may change A, since later curvatures are averaged.
-    longer = (1 + alpha * state.start.mean) / (1 + old.alpha * state.start.mean)
-    alpha = xp.where(number == 0, alpha, old.alpha)
-    turn = turn * xp.where(number == 0, xp.sqrt(longer), 1.0)
-    return Point(step.theta, turn @ old.whitening, sigma, alpha)
+    level = _next_level(xp, terms, state, number, step, told)
+    return Point(step.theta, turn @ old.whitening, sigma, *level)
+
+
+def _next_level(
+    xp: Any, terms: Terms, state: ScoringState, number: Any, step: "Moved", told: Opened
+) -> Level:
+    """Where wide residuals of the next round are clipped: in the last one by the histogram of this
+    one, before it at a few deviations, which of the gaussian follow from meat over curvature."""
+    problem, config, old = terms.problem, terms.config, state.point
+    start, p, rounds = state.start, problem.parameters, len(terms.noise)
+    if not problem.wide:
+        return Level(old.bound, old.miss)
+    assert config.gradient_norm is not None
+    records, counts = xp.maximum(state.records[number], 1.0), problem.family == "poisson"
+    pilot = xp.asarray(_PILOT)
+    if not counts:
+        square = xp.trace(told.scored.meat) / xp.maximum(xp.trace(told.scored.curvature), 1e-6)
+        square = square - step.explained / records
+        pilot = _PILOT * xp.clip(xp.sqrt(xp.maximum(square, 0.0)), 0.2, 1.2)
+    width = problem.target[1] - problem.target[0]
+    top = width / (xp.sqrt(start.mean) if counts else old.sigma)
+    least = xp.where(start.mean < 0.5, 1.3 / xp.sqrt(start.mean) / config.gradient_norm, 0.0)
+    following = xp.minimum(number + 1, rounds - 1)
+    weights, split = round_weights(xp, config, problem, following, start.reach)
+    noise = xp.asarray(terms.noise)[following] * math.sqrt(2) / weights[0] / split[0]
+    unit = config.gradient_norm * math.sqrt(p) * noise
+    found = clip_level(
+        *(xp, told.residuals, told.s_residuals, records, unit, config.gradient_norm, top),
+        least if counts else 0.0,
+    )
+    if problem.residuals == "whole":
+        found = Level(top, 0.0 * found.miss)
+    last = number + 2 >= rounds
+    return Level(xp.where(last, found.bound, pilot), xp.where(last, found.miss, 0.0))
 
 
 def _sigma_factor(xp: Any, problem: GeneralizedLinear, scored: Scored) -> Any:
     """By how much residuals spread more than was thought: the trace of the meat over that of the
     curvature is their mean square."""
-    if problem.family != "gaussian":
+    if not _bounded_line(problem):
         return 1.0
     square = xp.trace(scored.meat) / xp.maximum(xp.trace(scored.curvature), 1e-6)
     return xp.clip(xp.sqrt(xp.maximum(square, 0.01)), 0.15, 1.5)
-
-
-def _dispersion(
-    xp: Any, problem: GeneralizedLinear, state: ScoringState, scored: Scored, explained: Any
-) -> Any:
-    """α of counts, from how widely residuals scattered that were computed with the last one, but
-    for what weights take off and what the step explains: at first they hold the whole effect of
-    x."""
-    if problem.family != "poisson":
-        return state.point.alpha
-    grid = xp.asarray(DISPERSIONS)
-    length = xp.maximum(xp.trace(scored.curvature), 1e-6)
-    records = xp.maximum(state.records[state.round], 1.0)
-    taken = xp.interp(length / records, state.start.taken[0], state.start.taken[1])
-    seen = xp.trace(scored.meat) / length / taken
-    place = xp.argmin(xp.abs(grid - state.point.alpha))
-    return xp.interp(seen - explained, state.start.scatter[place], grid)
 
 
 def terms_for(study: Any) -> Terms:
@@ -720,11 +803,8 @@ def _terms(method: Any, facts: Facts, trust: Trust) -> Terms:
 
 
 def terms_of(config: FisherScoringConfig, problem: GeneralizedLinear, priced: Priced) -> Terms:
-    rounds = config.rounds or 1
-    shares = [share for share, _ in _SCHEDULES[rounds]]
     one = priced.noise_std / lone_weight(priced.step)
-    scales = [rounded(math.sqrt(max(shares) / share)) if rounds > 1 else 1.0 for share in shares]
-    return Terms(config, problem, tuple(one * scale for scale in scales))
+    return Terms(config, problem, tuple(one * scale for scale in _scales(config, problem)))
 
 
 # ------------------------------------------------------------- reading the result
@@ -748,6 +828,8 @@ class Fitted(NamedTuple):
     without_cases: tuple[bool, ...] = ()
     weak: np.ndarray | None = None
     cases: tuple[Cases, ...] = ()
+    means: GroupMeans | None = None
+    linear: np.ndarray | None = None
 
 
 def fitted(terms: Terms, value: ScoringState, by_model: bool = False) -> Fitted:
@@ -772,7 +854,7 @@ def fitted(terms: Terms, value: ScoringState, by_model: bool = False) -> Fitted:
         step, told = moved(
             np, numpy_loop, terms, state, last, last=True, by_model=by_model, endless=endless
         )
-    if terms.problem.family == "gaussian":
+    if _bounded_line(terms.problem):
         step = _at_the_mean(state, told, last, step)
     return Fitted(
         step.theta,
@@ -786,7 +868,19 @@ def fitted(terms: Terms, value: ScoringState, by_model: bool = False) -> Fitted:
         few,
         _weak(step.evidence),
         cases_of_all(terms.problem, told.scored, whitening, point.theta[last]),
+        _group_means(terms, state, last, step),
+        step.linear,
     )
+
+
+def _group_means(terms: Terms, state: ScoringState, last: int, step: Moved) -> GroupMeans | None:
+    """The last step of indicators on the scale of means."""
+    indicator = groups_of(terms.problem.columns).indicator
+    if terms.problem.family == "gaussian" or not indicator.any():
+        return None
+    own = np.stack([state.points.theta[last][1:] / state.start.scale, *step.indicators])
+    own = np.where(indicator, own, np.nan)
+    return GroupMeans(*np.column_stack([np.full(len(own), np.nan), own]))
 
 
 def _weak(evidence: Evidence) -> np.ndarray:

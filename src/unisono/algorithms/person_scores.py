@@ -39,6 +39,7 @@ import jax.numpy as jnp
 from unisono.core.algorithm import Facts
 from unisono.errors import InvalidInput
 from unisono.problems.glm import GeneralizedLinear
+from unisono.releases.rows import into_ball
 
 # Of so many numbers at most norms are computed exactly enough (`releases.table`).
 _MOST_NUMBERS = 1000
@@ -73,25 +74,24 @@ def rounds_of_persons(
     """As many rounds as there would be; two at least, where the spread of records is to be told
     apart from that of persons."""
     many, p = facts.group, problem.parameters
-    if many == 1:
-        return rounds
-    if many * p > _MOST_NUMBERS:
+    if many > 1 and many * p > _MOST_NUMBERS:
         raise InvalidInput(
             f"records_per_person = {many} with {p} coefficients: more than {_MOST_NUMBERS} numbers "
             f"of a person; say records_per_person = {max(1, _MOST_NUMBERS // p)}, or fewer columns"
         )
-    if problem.family == "binomial":
+    if problem.family == "binomial" or (many == 1 and not problem.wide):
         return rounds
     if said == 1:
         raise InvalidInput(
-            f"rounds = 1 with persons of several records and family {problem.family}: the spread "
-            "of records is found in a round of its own; say rounds = 2, or leave it out"
+            f"rounds = 1 with family {problem.family}: the range of residuals is found in a round "
+            "of its own. Set rounds = 2, or leave it out. No privacy budget was spent."
         )
     return max(rounds, 2)
 
 
 def person_scores(
     recorded: Callable[..., Recorded],
+    histogram_row: Callable[..., Any],
     config: Any,
     problem: GeneralizedLinear,
     public: AskedOfPersons,
@@ -114,6 +114,13 @@ def person_scores(
     whole = weight * share[:, None]
     scores = (whole * said.residual / asked.gradient_norm)[:, :, None] * said.row
     gradient = jnp.sum(scores, axis=1)
+    if problem.wide:
+        sign = jnp.sum(whole * said.residual * jnp.sqrt(said.square), axis=1)
+        beside = histogram_row(config, asked, gradient, sign)
+        gradient = into_ball(jnp, gradient)
+    else:
+        far = jnp.sum(weight * said.far, axis=1) / jnp.maximum(jnp.sum(there, axis=1), 1)
+        beside = far[:, None][:, : int(problem.family == "gaussian")]
     curvature = jnp.sqrt(whole * said.bend / asked.curvature_norm)[:, :, None] * said.row
     squares = jnp.sum(weight * longest**2, axis=1)
     apart = jnp.minimum(share, asked.gradient_norm**2 / jnp.maximum(squares, _LEAST))
@@ -124,10 +131,7 @@ def person_scores(
         first[None, :, None] * gradient[:, None, :],
         single[:, :, None] * said.row,
     )
-    vector = asked.split[0] * gradient
-    if problem.family == "gaussian":
-        far = jnp.sum(weight * said.far, axis=1) / jnp.maximum(jnp.sum(there, axis=1), 1)
-        vector = jnp.concatenate([vector, asked.split[1] * far[:, None]], axis=1)
+    vector = jnp.concatenate([asked.split[0] * gradient, asked.split[1] * beside], axis=1)
     shares = jnp.broadcast_to(asked.weights, (people, 3))
     return jnp.concatenate(
         [vector, curvature.reshape(people, -1), meat.reshape(people, -1), shares], axis=1

@@ -27,7 +27,7 @@ more, while scales are known to Fisher scoring from its first stage.
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -76,8 +76,9 @@ def _by_scoring(study: Study) -> float:
     nothing = np.zeros(problem.features)
     scales = Scales(nothing, nothing + _SPREAD, 0.0, _SPREAD, 0.0)
     start = fisher_scoring.start_of(terms.config, problem, scales, records)
+    state = fisher_scoring.first_state(terms, start)
     for number in range(len(terms.noise)):
-        scored = fisher_scoring.opened(np, terms, start, np.zeros(_numbers(problem)), number).scored
+        scored = fisher_scoring.opened(np, terms, state, number).scored
         gradient = p * (float(scored.s_gradient) / records) ** 2 * (1 - _EXPLAINED + lost)
         curvature = (p + 1) / 2 * (float(scored.s_curvature) / records) ** 2 * lost
         noise = gradient + curvature
@@ -91,11 +92,6 @@ def _middle_noise(study: Study) -> float:
     config = fisher_scoring.terms_for(study).config
     own = config, method.problem, study.facts, method.privacy, study.trust
     return (4 if config.prediction else 10) * fisher_scoring.count_noise(*own)
-
-
-def _numbers(problem: Any) -> int:
-    """Numbers of a round: the gradient and the mean of residuals, curvature and meat."""
-    return int(problem.parameters + 1 + problem.parameters * (problem.parameters + 1))
 
 
 class _Direction(NamedTuple):

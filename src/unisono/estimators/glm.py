@@ -56,6 +56,7 @@ _EVENTS = 10
 _WELL_INSIDE = 2.5
 _SIMULATED = "A SIMULATION: the noise is predictable, so there is no privacy."
 _FAMILIES = ("binomial", "gaussian", "poisson")
+_ERRORS = ("any", "symmetric")
 _COVARIANCES = ("sandwich", "model")
 
 
@@ -109,6 +110,9 @@ class PrivateGLM(PrivateEstimator):
             'covariance : "sandwich": errors that are right whatever the variance is, and, with '
             '`persons`, however records of one person depend on each other; or "model": those of '
             "the family.",
+            'errors : of the gaussian, given the features: "any", which estimates the mean by '
+            'least squares, or "symmetric", whose bounded residuals give narrower intervals that '
+            "are about the mean only if it is true.",
             "relation",
             "trust",
             *(name for name in PARTIES if name != "columns"),
@@ -153,6 +157,7 @@ class PrivateGLM(PrivateEstimator):
         prior_sd: float = 5.0,
         site_effects: bool = False,
         covariance: str = "sandwich",
+        errors: str = "any",
         relation: str = RELATION.value,
         trust: str | None = None,
         records: Any = None,
@@ -169,7 +174,7 @@ class PrivateGLM(PrivateEstimator):
         self.classes, self.target_bounds, self.indicators = classes, target_bounds, indicators
         self.offset_bounds, self.exposure_bounds = offset_bounds, exposure_bounds
         self.largest_weight, self.rounds, self.prior_sd = largest_weight, rounds, prior_sd
-        self.site_effects, self.covariance = site_effects, covariance
+        self.site_effects, self.covariance, self.errors = site_effects, covariance, errors
         self.records_per_person, self.person_at_parties = records_per_person, person_at_parties
         self.relation, self.trust, self.records, self.ledger = relation, trust, records, ledger
         self.minimum_parties, self.colluders = minimum_parties, colluders
@@ -329,6 +334,7 @@ class PrivateGLM(PrivateEstimator):
             self._offset_ends(),
             weighted=weighted,
             selects=True,
+            symmetric=self.errors == "symmetric",
         )
 
     def _limits(self, features: int) -> tuple[np.ndarray, np.ndarray]:
@@ -383,6 +389,11 @@ class PrivateGLM(PrivateEstimator):
             )
 
     def _require_covariance(self, persons: Any) -> None:
+        if self.errors not in _ERRORS:
+            raise InvalidInput(
+                f"errors = {self.errors!r}: choose one of {', '.join(_ERRORS)}"
+                f"{did_you_mean(self.errors, _ERRORS)}. No privacy budget was spent."
+            )
         if self.covariance not in _COVARIANCES:
             raise InvalidInput(
                 f"covariance = {self.covariance!r}: choose one of {', '.join(_COVARIANCES)}; "

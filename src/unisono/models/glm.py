@@ -51,6 +51,7 @@ _WIDEST_SCORES = {"binomial": 4.0, "poisson": 1.0}
 # What one-sided tests at 5 % are made of, and the least share that the first release tells.
 _DEVIATIONS = 1.645
 _LEAST_SHARE = 0.0101
+_TWO_SIDED = 1.96
 _ONE_OUTCOME = (
     "One of the two outcomes cannot be told from none under the noise: with one alone there is "
     "nothing to estimate, so no coefficient is determined."
@@ -80,6 +81,11 @@ class GlmConfig(ModelConfig):
         "sandwich",
         description="Errors that are right whatever the variance (sandwich), or those of the "
         "family (model).",
+    )
+    errors: Annotated[Literal["any", "symmetric"], AddedLater] = Field(
+        "any",
+        description="Errors of the gaussian given the columns: any, or symmetric, for which "
+        "bounded residuals give narrower intervals.",
     )
     site_effects: Annotated[bool, AddedLater] = Field(
         False,
@@ -249,13 +255,22 @@ class Regression(NamedTuple):
             matrix @ found.theta + shift,
             matrix @ found.covariance @ matrix.T,
             matrix @ found.sampling @ matrix.T,
-            determined(found.covariance, found.prior, matrix, found.weak)
-            & ~np.isin(names, unknown),
+            self._known(found, matrix) & ~np.isin(names, unknown),
             RATIOS[self.problem.family],
             _doubts(self.problem, found),
             remarks,
             found.evidence,
+            means=found.means,
         )
+
+    def _known(self, found: Fitted, matrix: np.ndarray) -> np.ndarray:
+        """Which coefficients records say more of than the prior (p,). An indicator's step is judged
+        where it is linear, and it is unknown if its interval has no end at all."""
+        linear = found.covariance if found.linear is None else found.linear
+        known = determined(linear, found.prior, matrix, found.weak)
+        if found.means is None:
+            return known
+        return known & ~np.isinf(found.means.ends(_TWO_SIDED)).all(axis=1)
 
     def _without_cases(self, found: Fitted) -> tuple[list[str], tuple[str, ...]]:
         """The coefficients that parties without cases leave open, and what is said of them."""
@@ -343,10 +358,13 @@ def regression(
     *,
     weighted: bool = False,
     selects: bool = False,
+    symmetric: bool = True,
 ) -> Regression:
     """The regression on features with public ranges, of a target with public `targets`; none where
     it has two values. `offset` are the ends of what is added to scores, in the target's units. One
-    that `selects` leaves out records beyond ranges that were released, where others clip them."""
+    that `selects` leaves out records beyond ranges that were released, where others clip them.
+    `symmetric` errors of a gaussian have bounded residuals; else the slopes are those of the mean
+    whatever the errors are, and a target with bounds 0 and 1 is not clipped at all."""
     low, high = (np.array(ends) for ends in zip(*(f.bounds for f in features), strict=True))
     numeric = ~np.array([feature.indicator for feature in features])
     middle = np.where(numeric, (low + high) / 2, 0.0)
@@ -356,7 +374,12 @@ def regression(
     if offset is not None:
         unit = _unit(family, targets)
         offset = (offset[0] / unit, offset[1] / unit)
-    problem = GeneralizedLinear(family, columns, ends, offset, weighted)
+    residuals = "bounded"
+    if family == "gaussian" and not symmetric:
+        assert targets is not None
+        zero_one = (targets.centre, targets.half) == (0.5, 0.5)
+        residuals = "whole" if zero_one else "wide"
+    problem = GeneralizedLinear(family, columns, ends, offset, weighted, residuals)
     released = np.array([f.centre is not None for f in features]) if selects else None
     return Regression(problem, tuple(f.name for f in features), middle, half, targets, released)
 
@@ -375,6 +398,7 @@ def pose(config: GlmConfig, schema: Schema, algorithm: AlgorithmKind, privacy: P
         _offset_ends(config, schema),
         weighted="weights" in aside,
         selects=True,
+        symmetric=config.errors == "symmetric",
     )
     problem = made.problem
 

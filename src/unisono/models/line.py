@@ -102,7 +102,7 @@ def believed_share(terms: Terms, value: Any) -> float:
     public noise alone."""
     last = int(value.round) - 1
     start = jax.tree.map(lambda part: np.asarray(part, np.float64), value.start)
-    told = fisher_scoring.opened(np, terms, start, np.asarray(value.sums[last], float), last).scored
+    told = fisher_scoring.opened(np, terms, value._replace(start=start), last).scored
     records = max(float(value.records[last]), 1.0)
     noise = len(told.gradient) * (float(told.s_gradient) / records) ** 2
     return min(1.0, _DROWNING / max(noise, 1e-12))
@@ -249,7 +249,7 @@ def scatter(made: Regression, study: Study, value: Any) -> float:
     terms = terms_for(study)
     state = jax.tree.map(lambda part: np.asarray(part, np.float64), value)
     last = int(value.round) - 1
-    told = fisher_scoring.opened(np, terms, state.start, state.sums[last], last).scored
+    told = fisher_scoring.opened(np, terms, state, last).scored
     records = max(float(state.records[last]), 1.0)
     meat, curvature = (float(np.trace(part)) / records for part in (told.meat, told.curvature))
     k = float(terms.config.bend_at or 1.0)

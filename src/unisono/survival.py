@@ -286,8 +286,13 @@ class HazardRatios:
 
         self.params_, self.standard_errors_ = by_name("estimate"), by_name("std_error")
         self.hazard_ratios_, self.p_values_ = by_name("ratio"), by_name("p_value")
+        ends = (-np.inf, np.inf)  # where JSON has None
         self.confidence_intervals_ = {
-            name: tuple(own.get("interval", (float("nan"),) * 2)) for name, own in found.items()
+            name: tuple(
+                end if own is None else own
+                for own, end in zip(row.get("interval", (np.nan,) * 2), ends, strict=True)
+            )
+            for name, row in found.items()
         }
         return self
 

@@ -10,7 +10,7 @@ whose prior variance a quarter lies there is not determined, however small V cam
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -39,7 +39,8 @@ class Inference:
     `ratio` says what exp(estimate) is called, where it has a name; `doubts` say in sentences why
     estimates and intervals may be wrong, `remarks` what else is to be known. `evidence` is what
     tests of nested models take, of coefficients that are multiples of those here but for the
-    intercept."""
+    intercept. `limits` (p, 2) replace ends of intervals where they are not NaN: an infinite one
+    where data set no limit on that side, as for a group without events."""
 
     names: tuple[str, ...]
     estimate: np.ndarray
@@ -50,6 +51,7 @@ class Inference:
     doubts: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     evidence: Evidence | None = None
+    limits: np.ndarray | None = None
 
     @property
     def std_error(self) -> np.ndarray:
@@ -76,7 +78,8 @@ class Inference:
         if not 0 < confidence < 1:
             raise InvalidInput(f"confidence = {confidence!r}: it lies between 0 and 1, as 0.95")
         reach = ndtri(0.5 + confidence / 2) * self.std_error
-        return np.stack([self.estimate - reach, self.estimate + reach], axis=1)
+        ends = np.stack([self.estimate - reach, self.estimate + reach], axis=1)
+        return ends if self.limits is None else np.where(np.isnan(self.limits), ends, self.limits)
 
     def wald(self, names: Sequence[str]) -> "WaldTest":
         """That all of these coefficients are zero at once."""
@@ -119,7 +122,8 @@ class Inference:
         return self.names.index(name)
 
     def to_json(self, confidence: float = 0.95) -> dict[str, Any]:
-        """Every coefficient by its name; what is not determined has no numbers."""
+        """Every coefficient by its name; what is not determined has no numbers, and an end of an
+        interval that is infinite is None."""
         ends = self.interval(confidence)
         found: dict[str, Any] = {}
         for place, name in enumerate(self.names):
@@ -130,14 +134,16 @@ class Inference:
                 "determined": True,
                 "estimate": float(self.estimate[place]),
                 "std_error": float(self.std_error[place]),
-                "interval": [float(end) for end in ends[place]],
+                "interval": [_finite(end) for end in ends[place]],
                 "z": float(self.z[place]),
                 "p_value": float(self.p_value[place]),
                 "privacy_share": float(self.privacy_share[place]),
             }
             if self.ratio and name != "intercept":
                 own["ratio"] = _exp(self.estimate[place])
-                own["ratio_interval"] = [_exp(end) for end in ends[place]]
+                own["ratio_interval"] = [
+                    None if _finite(end) is None else _exp(end) for end in ends[place]
+                ]
             found[name] = own
         return found
 
@@ -145,19 +151,6 @@ class Inference:
     def drowned(self) -> tuple[str, ...]:
         """The coefficients that are not determined."""
         return tuple(n for n, known in zip(self.names, self.determined, strict=True) if not known)
-
-    def mapped(self, matrix: np.ndarray, shift: np.ndarray) -> "Inference":
-        """Of matrix · estimate + shift, under the same names."""
-        return Inference(
-            self.names,
-            matrix @ self.estimate + shift,
-            matrix @ self.covariance @ matrix.T,
-            matrix @ self.sampling @ matrix.T,
-            self.determined,
-            self.ratio,
-            self.doubts,
-            self.remarks,
-        )
 
 
 @dataclass(frozen=True)
@@ -176,6 +169,20 @@ class LikelihoodRatioTest(WaldTest):
 
 def _exp(value: float) -> float:
     return float(math.exp(min(max(value, -700.0), 700.0)))
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def end_texts(ends: Sequence[float | None], text: Callable[[float], str]) -> list[str]:
+    """Both ends of an interval; what is None is infinite.
+
+    >>> end_texts([None, -1.25], "{:.3g}".format)
+    ['no lower limit', '-1.25']
+    """
+    sides = zip(ends, ("lower", "upper"), strict=True)
+    return [f"no {side} limit" if end is None else text(end) for end, side in sides]
 
 
 def determined(
@@ -249,19 +256,19 @@ def _titles(ratio: str, confidence: float) -> list[str]:
 def _cells(name: str, own: Mapping[str, Any], ratio: bool) -> list[str]:
     if not own["determined"]:
         return [name]
-    low, high = own["interval"]
+    low, high = end_texts(own["interval"], "{:.3g}".format)
     cells = [
         name,
         f"{own['estimate']:.4g}",
         f"{own['std_error']:.3g}",
-        f"{low:.3g} to {high:.3g}",
+        f"{low} to {high}",
         f"{own['z']:.2f}",
         p_text(own["p_value"]),
         f"{100 * own['privacy_share']:.0f} %",
     ]
     if ratio:
         ends = own.get("ratio_interval")
-        low, high = map(ratio_text, ends) if ends else ("", "")
+        low, high = end_texts(ends, ratio_text) if ends else ("", "")
         cells.append(f"{ratio_text(own['ratio'])} ({low} to {high})" if ends else "")
     return cells
 
@@ -322,10 +329,10 @@ def effect_in_words(shown: Mapping[str, Any], name: str) -> str:
         return f"What {step} does is {NOT_DETERMINED}."
     what = shown["ratio"].removesuffix(" ratio")
     if what:
-        number, *ends = map(ratio_text, (own["ratio"], *own["ratio_interval"]))
+        number, ends = ratio_text(own["ratio"]), end_texts(own["ratio_interval"], ratio_text)
         does = f"multiplies the {what} of {outcome(shown)} by"
     else:
-        number, *ends = (f"{value:.3g}" for value in (own["estimate"], *own["interval"]))
+        number, ends = f"{own['estimate']:.3g}", end_texts(own["interval"], "{:.3g}".format)
         does = f"changes the mean of {outcome(shown)} by"
     low, high = ends
     sure = f"{100 * shown['confidence']:g} % interval {low} to {high}"
@@ -379,6 +386,7 @@ __all__ = [
     "as_text",
     "determined",
     "effect_in_words",
+    "end_texts",
     "example_in_words",
     "outcome",
     "p_text",

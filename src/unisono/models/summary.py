@@ -10,7 +10,7 @@ from typing import Any
 from markupsafe import Markup
 
 from unisono.core import notebook
-from unisono.models.inference import NOT_DETERMINED, Inference, p_text
+from unisono.models.inference import NOT_DETERMINED, Inference, end_texts, p_text
 
 _GAP = "  "
 
@@ -114,12 +114,13 @@ class RegressionSummary:
 def _cells(name: str, own: Mapping[str, Any], ratio: bool) -> tuple[str, ...]:
     if not own["determined"]:
         return (name,)
-    low, high = own["interval"]
+    low, high = end_texts(own["interval"], "{:.4g}".format)
     numbers = [f"{own['estimate']:.4g}", f"{own['std_error']:.3g}", f"{own['z']:.2f}"]
-    cells = [name, *numbers, p_text(own["p_value"]), f"{low:.4g}", f"{high:.4g}"]
+    cells = [name, *numbers, p_text(own["p_value"]), low, high]
     if ratio:
         ends = own.get("ratio_interval", ())
-        cells += [f"{own['ratio']:.3g}", *(f"{end:.3g}" for end in ends)] if ends else [""] * 3
+        three = "{:.3g}".format
+        cells += [three(own["ratio"]), *end_texts(ends, three)] if ends else [""] * 3
     return (*cells, f"{100 * own['privacy_share']:.0f} %")
 
 

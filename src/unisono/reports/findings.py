@@ -29,6 +29,7 @@ from unisono.core.words import NO_GROUP, NOTHING_LEARNT, chance_text, p_text, ti
 from unisono.data.columns import NumericColumn
 from unisono.models.inference import (
     NOT_DETERMINED,
+    end_texts,
     example_in_words,
     outcome,
     ratio_text,
@@ -479,7 +480,7 @@ def _ranked(result: Mapping[str, Any], effects: Mapping[str, Any]) -> list[Block
         if "bounds" in result["features"][name]
         else 1.0
         for name, own in effects.items()
-        if own["determined"]
+        if own["determined"] and None not in own["interval"]
     }
     if len(steps) < 2 or not all(steps.values()):
         return []
@@ -510,6 +511,10 @@ def _forest_row(result: Mapping[str, Any], name: str) -> ForestRow:
     label = f"{name}, per {short(step)}" if "bounds" in feature else _named(result, name, "vs")
     if not own["determined"]:
         return ForestRow(label, None, words=NOT_DETERMINED)
+    if None in own["interval"]:
+        scaled = (None if end is None else step * end for end in own["interval"])
+        said = (lambda end: ratio_text(_ratio(end))) if result["ratio"] else short
+        return ForestRow(label, None, words=" to ".join(end_texts([*scaled], said)))
     middle, (low, high) = float(own["estimate"]), map(float, own["interval"])
     kept = 1 - float(own["privacy_share"])
     ends = [middle, low, high, middle + kept * (low - middle), middle + kept * (high - middle)]
@@ -537,9 +542,9 @@ def _regression_row(result: Mapping[str, Any], name: str, cells: int) -> list[st
     if not own["determined"]:
         return [label, "not determined", *["–"] * (cells - 2)]
     if not result["ratio"]:
-        first = [short(own["estimate"]), _range(own["interval"])]
+        first = [short(own["estimate"]), " to ".join(end_texts(own["interval"], short))]
     elif "ratio" in own:
-        low, high = map(ratio_text, own["ratio_interval"])
+        low, high = end_texts(own["ratio_interval"], ratio_text)
         first = [f"{ratio_text(own['ratio'])} ({low} to {high})", short(own["estimate"])]
     else:
         first = ["–", short(own["estimate"])]
@@ -562,10 +567,6 @@ def _named(result: Mapping[str, Any], name: str, against: str = "against") -> st
     reference = str(result["features"].get(name, {}).get("reference", ""))
     level = reference.partition("=")[2] or reference
     return f"{name} {against} {level}" if reference else name
-
-
-def _range(ends: Sequence[float]) -> str:
-    return f"{short(float(ends[0]))} to {short(float(ends[1]))}"
 
 
 # ------------------------------------------------------------- posteriors

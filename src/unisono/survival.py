@@ -48,7 +48,7 @@ from unisono.estimators.members import (
     public_sizes,
     shuffled,
 )
-from unisono.estimators.statements import FewEvents
+from unisono.estimators.statements import FewEvents, NotConverged
 from unisono.models.concordance import CONCORDANCE
 from unisono.models.hazards import HAZARDS
 from unisono.models.inference import as_grid
@@ -241,7 +241,9 @@ class HazardRatios:
         """A frame of pandas, polars or Arrow, or a mapping of columns; `event_col` is 1 or True
         where the event happened at the time and 0 or False where not, or it equals `event_value`,
         as "dead" or 2, where it happened. Records that miss anything count nowhere, and warnings
-        say so here. `FewEvents` is warned of where there are too few of them for coefficients."""
+        say so here. Warnings: `FewEvents` if there are too few events for the coefficients, and
+        `NotConverged` with the names of coefficients that have an interval without a limit, did not
+        converge, or have effects too strong for the method."""
         frame = _frame(frame)
         horizon = _horizon(self.horizon)
         bounds, categories = dict(self.bounds or {}), dict(self.categories or {})
@@ -278,7 +280,7 @@ class HazardRatios:
         )
         self.figures_, self.note_, self._event_value = shown, shown["note"], event_value
         for doubt in shown.get("doubts", ()):
-            warn(doubt, FewEvents)
+            warn(doubt, FewEvents if shown["few_events"] else NotConverged)
         found = shown["coefficients"]
 
         def by_name(what: str) -> dict[str, Any]:

@@ -74,7 +74,7 @@ def asked(generator, theta=None, norms=(2.0, 3.0)):
     start = HazardScales(
         jnp.array([0.1, 0.4]), jnp.array([0.3, 0.5]), jnp.array([0.0, 0.2, 0.7, 1.0]), 0.0, 0.5
     )
-    point = Point(jnp.asarray(theta), jnp.asarray(generator.normal(size=(p, p))))
+    point = Point(jnp.asarray(theta), jnp.asarray(generator.normal(size=(p, p))), 1.0)
     return Asked(point, start, *norms, jnp.ones(3) / math.sqrt(3))
 
 
@@ -116,7 +116,8 @@ def test_scores_have_mean_zero_at_the_truth():
     generator = np.random.default_rng(3)
     n = 60_000
     theta = np.array([0.3, 0.9, -0.2, 0.4, -0.6])
-    public = asked(generator, theta)
+    cumulative = np.concatenate([np.log([0.2, 0.5, 0.3]), np.zeros(2)])
+    public = asked(generator, theta + cumulative)
     standard = np.column_stack([generator.uniform(-1, 1, n), generator.integers(0, 2, n)])
     z = (standard - np.asarray(public.start.centre)) / np.asarray(public.start.scale)
     hazard = np.exp(theta[:3] + (z @ theta[3:])[:, None]) * np.array([0.2, 0.5, 0.3])
@@ -167,7 +168,8 @@ def test_pieces_follow_the_events():
     found = scales_of(problem, in_process.run(study, [Party("all", Private((made,)), book)]).value)
     counts = np.histogram(time, found.ends)[0]
     assert counts == pytest.approx(np.full(problem.pieces, event.sum() / problem.pieces), rel=0.1)
-    assert np.exp(found.log_hazards) == pytest.approx(np.full(problem.pieces, 2.0), rel=0.1)
+    hazards = np.exp(found.log_hazards) / np.diff(found.ends**found.power)
+    assert hazards == pytest.approx(np.full(problem.pieces, 2.0), rel=0.1)
     assert found.events == pytest.approx(event.mean(), abs=0.01)
     assert (np.diff(scales_of(problem, None).ends) > 0).all()
 
@@ -193,7 +195,8 @@ def test_a_power_of_time_makes_the_hazard_constant():
         times = np.concatenate([-np.diff(left), np.zeros(20), left[-1:]]) * 1e5
         found = scales_of(problem, np.concatenate([np.ones(32), times, [1.0, 1e5]]))
         assert found.power == pytest.approx(shape, rel=0.05)
-        assert np.exp(found.log_hazards) == pytest.approx(np.full(problem.pieces, 1.2), rel=0.1)
+        hazards = np.exp(found.log_hazards) / np.diff(found.ends**found.power)
+        assert hazards == pytest.approx(np.full(problem.pieces, 1.2), rel=0.1)
 
 
 # ------------------------------------------------------------- what it hides
@@ -640,8 +643,9 @@ def test_audit_by_the_records_that_are_furthest_apart():
         public = algorithm.ask(algorithm.init(facts)[0])
         if kind is HAZARD_SCORING:  # gradients alone, of features alone, where hazards are large
             point = Point(
-                jnp.array([2.0] * PROBLEM.pieces + [0.0] * PROBLEM.features),
+                jnp.array([1.0] * PROBLEM.pieces + [0.0] * PROBLEM.features),
                 jnp.diag((jnp.arange(p) >= PROBLEM.pieces) * 1.0),
+                1.0,
             )
             weights = jnp.array([1.0, 0.0, 0.0])
             public = public._replace(point=point, weights=weights, gradient_norm=np.float32(0.1))

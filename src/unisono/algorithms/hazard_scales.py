@@ -39,9 +39,9 @@ class HazardScalesConfig(AlgorithmConfig):
 
 
 class HazardScales(NamedTuple):
-    """Middles and spreads of the features (d,); ends of pieces (K + 1,), from 0 to 1, as powers of
-    time; logarithms of their hazards (K,), a horizon; the share of records with an event; and the
-    power of time, k."""
+    """Middles and spreads of the features (d,); ends of pieces (K + 1,), from 0 to 1, as shares of
+    the horizon; logarithms of the cumulative hazards of pieces (K,); the share of records with an
+    event; and the power of time, k."""
 
     centre: Any
     scale: Any
@@ -91,7 +91,8 @@ def _pieces(times: np.ndarray, pieces: int) -> tuple[np.ndarray, np.ndarray, flo
     exposure = np.diff(np.interp(ends**power, fine**power, exposed))
     hazards = np.maximum(happened, _LEAST_EVENTS) / np.maximum(exposure, _LEAST_EVENTS / 20)
     share = float(np.clip(events.sum() / count, _FEWEST_EVENTS, 1.0))
-    return ends**power, np.log(np.clip(hazards, 0.005, 50.0)), share, power
+    log_hazards = np.log(np.clip(hazards, 0.005, 50.0) * np.diff(ends**power))
+    return ends, log_hazards, share, power
 
 
 def _power(hazards: np.ndarray, fine: np.ndarray) -> float:

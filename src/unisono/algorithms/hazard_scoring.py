@@ -25,7 +25,7 @@ an average of them in which early times, up to the stop, count more.
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -63,18 +63,28 @@ _SCHEDULES: dict[int, tuple[tuple[float, tuple[float, float, float]], ...]] = {
         (0.301, (0.45, 0.52, 0.03)),
         (0.516, (0.75, 0.20, 0.05)),
     ),
+    5: (
+        (0.13, (0.29, 0.69, 0.02)),
+        (0.14, (0.40, 0.57, 0.03)),
+        (0.17, (0.50, 0.47, 0.03)),
+        (0.21, (0.60, 0.36, 0.04)),
+        (0.35, (0.75, 0.20, 0.05)),
+    ),
 }
 _CAUTION = 5.0  # as in `fisher_scoring`
 _BASELINE_SD = 1.5
 _SCORES_SPREAD = 2.0
+_LEAST_RATIO = 0.08  # of hazards to those at a point, that one step goes to
+_POWERS = (0.3, 3.0)
+_DECREMENT = 2.5  # standard errors of a point, beyond which a step away from it is not noise
 _EVENTS = 5  # for each coefficient, below which intervals do not hold
-_ROUNDS = "Noisy rounds, 1 to 3; left out: a rule of records, parameters and epsilon."
+_ROUNDS = "Noisy rounds, 1, 2, 3 or 5; left out: a rule of records, parameters and epsilon."
 
 
 class HazardScoringConfig(AlgorithmConfig):
     """Rules of public facts fill in what is left out."""
 
-    rounds: int | None = Field(None, ge=1, le=3, description=_ROUNDS)
+    rounds: Literal[1, 2, 3, 5] | None = Field(None, description=_ROUNDS)
     gradient_norm: float | None = Field(
         None, gt=0, description="C_g, over sqrt(parameters / share of events)."
     )
@@ -100,7 +110,7 @@ def resolve(
         )
     records, p = sum(facts.records), problem.parameters
     kappa = records * gaussian.mu_for(privacy.epsilon, privacy.delta) / p**1.5
-    rounds = config.rounds or (1 if kappa < 14 else 2 if kappa < 35 else 3)
+    rounds = config.rounds or (1 if kappa < 14 else 2 if kappa < 35 else 3 if kappa < 70 else 5)
     rule = {
         "rounds": rounds,
         "gradient_norm": 0.85,
@@ -135,10 +145,12 @@ def table(problem: ProportionalHazards, facts: Facts) -> Table:
 
 
 class Point(NamedTuple):
-    """Where a round is asked: θ (p,) and A (p, p)."""
+    """Where a round is asked: θ (p,), A (p, p), and the power of time in which hazards of pieces
+    are constant."""
 
     theta: Any
     whitening: Any
+    power: Any
 
 
 class Asked(NamedTuple):
@@ -154,14 +166,14 @@ class Asked(NamedTuple):
 def record_scores(problem: ProportionalHazards, public: Asked, rows: Any) -> Any:
     """What every record adds, as `ScoredPoint` takes it: (n, (pieces + 2) p + 3)."""
     pieces = problem.pieces
-    theta, whitening = public.point
+    theta, whitening, power = public.point
     features, time, event = problem.parts(rows)
-    time = jnp.maximum(time, 0.0) ** public.start.power
-    begun, ended = public.start.ends[:-1], public.start.ends[1:]
+    time, ends = jnp.maximum(time, 0.0) ** power, public.start.ends**power
+    begun, ended = ends[:-1], ends[1:]
     standard = (features - public.start.centre) / public.start.scale
-    risk = jnp.clip(theta[:pieces] + (standard @ theta[pieces:])[:, None], -12.0, 6.0)
-    rate = jnp.exp(risk)  # (n, pieces)
-    whole = rate * (ended - begun)
+    risk = jnp.clip(theta[:pieces] + (standard @ theta[pieces:])[:, None], -14.0, 8.0)
+    whole = jnp.exp(risk)  # (n, pieces)
+    rate = whole / (ended - begun)
     before = jnp.cumsum(whole, axis=1) - whole
     most = jnp.clip(STOP - before, 0.0, whole)  # what a record can spend in each piece
     spent = rate * jnp.clip(time[:, None] - begun, 0.0, ended - begun)
@@ -264,16 +276,28 @@ def averaged(xp: Any, terms: Terms, state: HazardState, number: Any) -> tuple[Sc
     Curvatures are averaged by precision, and so are gradients together with their points: each has
     the mean H (truth - θ), a straight line in θ, so that their mean is that of a round at the mean
     point. All of them are of the same records, and only noise is averaged out: the meat stays.
+
+    Lines they are nearby alone. A round whose point is a way d from the last one misses by about
+    τ/2 of H d, with τ² the variance of d·z over events, and its curvature by τ/2 of itself: that
+    counts as noise of that round.
     """
     own = opened(xp, terms, state, number)
+    p, events = terms.problem.parameters, state.start.events
+    now, whitening = state.points.theta[number], state.points.whitening[number]
+    curvature = positive(xp, own.curvature)
+    level = xp.maximum(xp.trace(curvature) / p, 1e-6)
+    inverse = xp.linalg.inv(whitening)
     precise, curved = 0.0, 0.0 * own.curvature
     told, gradient, point = 0.0, 0.0 * own.gradient, 0.0 * own.gradient
     for other in range(len(terms.noise)):
         found = opened(xp, terms, state, other)
         counts = (other <= number) & ((other > 0) == (number > 0))
-        weight = xp.where(counts, 1 / found.s_curvature**2, 0.0)
+        way = inverse.T @ (now - state.points.theta[other])
+        moved = curvature @ way
+        bent = xp.minimum(1.0, (way @ moved) / (level * events) / 4)
+        weight = xp.where(counts, 1 / (found.s_curvature**2 + bent * level**2), 0.0)
         precise, curved = precise + weight, curved + weight * found.curvature
-        weight = xp.where(counts, 1 / found.s_gradient**2, 0.0)
+        weight = xp.where(counts, 1 / (found.s_gradient**2 + bent * (moved @ moved) / p), 0.0)
         told, gradient = told + weight, gradient + weight * found.gradient
         point = point + weight * state.points.theta[other]
     scored = own._replace(
@@ -286,11 +310,14 @@ def averaged(xp: Any, terms: Terms, state: HazardState, number: Any) -> tuple[Sc
 
 
 class Moved(NamedTuple):
-    """Where a step leads (p,), the covariance of that, and the sample's own part of it."""
+    """Where a step leads (p,), the covariance of that, and the sample's own part of it; and by how
+    many standard errors the ratios of the hazards of values, and of all others, to those at the
+    point are above zero (d, 2): infinitely many for numbers."""
 
     theta: Any
     covariance: Any
     sampling: Any
+    margins: Any
 
 
 def prior_sd(xp: Any, config: HazardScoringConfig, problem: ProportionalHazards, start: Any) -> Any:
@@ -322,14 +349,76 @@ def moved(
         noise = 2 * math.sqrt(2 * p) * scored.s_gradient**2
         largest = xp.minimum(largest, (xp.maximum(square, 0.0) + noise) / level**2)
     curving = (0.25 if rounds == 1 else 1.0) / (level * events)
-    step = noise_aware_step(xp, scored, prior, prior_way, largest, curving, loop)
     back = whitening.T
+    number_like = xp.concatenate([xp.ones(problem.pieces), xp.asarray(problem.numeric, float)])
+    bends = inverse.T @ (number_like[:, None] * back)
+    step = noise_aware_step(xp, scored, prior, prior_way, largest, curving, loop, bends)
+    way, unsure = back @ step.way, back @ step.covariance @ back.T
+    turned, slope, margins = _by_ratios(xp, problem, state.start, whitening, scored, way, unsure)
     found = Moved(
-        theta + back @ step.way,
-        back @ step.covariance @ back.T,
-        own * (back @ step.sampling @ back.T),
+        theta + turned,
+        slope[:, None] * unsure * slope,
+        own * (slope[:, None] * (back @ step.sampling @ back.T) * slope),
+        margins,
     )
     return found, scored
+
+
+class _AtRisk(NamedTuple):
+    """Of those at risk: the standardised columns' mean (d,) and covariance (d, d)."""
+
+    middle: Any
+    spread: Any
+
+
+def _at_risk(xp: Any, pieces: int, whitening: Any, scored: Scored) -> _AtRisk:
+    inverse = xp.linalg.inv(whitening)
+    curvature = inverse @ positive(xp, scored.curvature) @ inverse.T
+    spent = xp.maximum(xp.trace(curvature[:pieces, :pieces]), 1e-6)
+    middle = xp.sum(curvature[:pieces, pieces:], axis=0) / spent
+    return _AtRisk(middle, curvature[pieces:, pieces:] / spent - xp.outer(middle, middle))
+
+
+def _by_ratios(
+    xp: Any,
+    problem: ProportionalHazards,
+    start: HazardScales,
+    whitening: Any,
+    scored: Scored,
+    way: Any,
+    covariance: Any,
+) -> tuple[Any, Any, Any]:
+    """A linear way, with steps of values of categories as logarithms of ratios; slopes of that
+    (p,), and margins.
+
+    If a part π of those at risk has a value, a step d from its coefficient expects 1 + d (1 - π)
+    times as many events among them, and 1 - d π times as many among others. Newton adds d, but
+    the logarithm of the ratio of both is exact for a single category, however far the point is.
+    The baseline is that of the middle of all columns, and moves with it. Ratios are kept away from
+    zero by 1.5 of their standard errors.
+    """
+    pieces = problem.pieces
+    unit = 1 / start.scale
+    value = ~xp.asarray(problem.numeric, bool)
+    middle = _at_risk(xp, pieces, whitening, scored).middle
+    part = xp.clip(start.centre + start.scale * middle, 0.002, 0.998)
+    step = way[pieces:] * unit
+    error = xp.sqrt(xp.diagonal(covariance)[pieces:]) * unit
+    with_it, others = 1 + step * (1 - part), 1 - step * part
+    errors = error * (1 - part), error * part
+    margins = xp.stack([with_it / errors[0], others / errors[1]], axis=1)
+    kept = [
+        xp.maximum(ratio, xp.clip(1.5 * own, _LEAST_RATIO, 0.5))
+        for ratio, own in zip((with_it, others), errors, strict=True)
+    ]
+    change = xp.log(kept[0]) - xp.log(kept[1])
+    slope = (1 - part) / kept[0] + part / kept[1]
+    level = xp.sum(xp.where(value, xp.log(kept[1]) + part * change, 0.0))
+    turned = xp.concatenate(
+        [way[:pieces] + level, xp.where(value, change * start.scale, way[pieces:])]
+    )
+    slopes = xp.concatenate([xp.ones(pieces), xp.where(value, slope, 1.0)])
+    return turned, slopes, xp.where(value[:, None], margins, xp.inf)
 
 
 def _scatter(xp: Any, scored: Scored) -> tuple[Any, Any]:
@@ -368,7 +457,7 @@ def build(
         stretch = np.concatenate([np.full(pieces, math.sqrt(pieces)), np.ones(problem.features)])
         whitening = jnp.asarray(np.diag(stretch) / math.sqrt(start.events), jnp.float32)
         start = HazardScales(*(jnp.asarray(part, jnp.float32) for part in start))
-        point = Point(theta, whitening)
+        point = Point(theta, whitening, start.power)
         points = Point(*(jnp.stack([part] * rounds) for part in point))
         empty = jnp.zeros((rounds, width), jnp.float32)
         return HazardState(
@@ -412,24 +501,43 @@ def next_point(xp: Any, loop: Any, terms: Terms, state: HazardState, number: Any
     turn = whitened(xp, curvature, scored.s_curvature, records)
     first = xp.where(number == 0, 1.0, 0.0)
     turn = first * turn + (1 - first) * xp.eye(p)
-    risks = _spread_of_risks(xp, terms.problem.pieces, state.point.whitening, scored, step)
+    risks = _spread_of_risks(xp, terms.problem, state.point.whitening, scored, step)
     lower = xp.where(xp.arange(p) < terms.problem.pieces, first * risks / 2, 0.0)
-    return Point(step.theta - lower, turn @ state.point.whitening)
+    power = _next_power(xp, terms.problem.pieces, state, step)
+    return Point(step.theta - lower, turn @ state.point.whitening, power)
 
 
-def _spread_of_risks(xp: Any, pieces: int, whitening: Any, scored: Scored, step: Moved) -> Any:
-    """The variance v of log hazards β·z over those at risk, without what noise adds to it.
+def _next_power(xp: Any, pieces: int, state: HazardState, step: Moved) -> Any:
+    """The power of time in which hazards of pieces are constant, as rounds have found them.
+
+    The table of times shows the hazard of all, which falls as those of high risk leave: too small
+    a power for the hazard of a single record where effects are strong, and within pieces it would
+    draw coefficients to zero. Hazards of pieces that grow with s = t^k like s^b have the power
+    k (1 + b). b is a straight line's slope, and counts the less the noisier it is.
+    """
+    ends = state.start.ends**state.point.power
+    place = xp.log((ends[1:] + ends[:-1]) / 2)
+    place = place - xp.mean(place)
+    weights = place / xp.maximum(place @ place, 1e-6)
+    slope = weights @ (step.theta[:pieces] - xp.log(ends[1:] - ends[:-1]))
+    noise = weights @ step.covariance[:pieces, :pieces] @ weights
+    slope = slope**3 / (slope**2 + noise + 1e-9)
+    return xp.clip(state.point.power * (1 + xp.clip(slope, -0.6, 1.5)), *_POWERS)
+
+
+def _spread_of_risks(
+    xp: Any, problem: ProportionalHazards, whitening: Any, scored: Scored, step: Moved
+) -> Any:
+    """The variance v of log hazards β·z of numbers over those at risk, without what noise adds.
 
     From β = 0 a Newton step leaves the mean hazard as it was, while the mean of exp(β·z) grows by
     exp(v / 2): so much lower the baseline is. What is asked at a point that is too far from the
     truth bends, and would draw the coefficients along.
     """
-    inverse = xp.linalg.inv(whitening)
-    curvature = inverse @ positive(xp, scored.curvature) @ inverse.T
-    spent = xp.maximum(xp.trace(curvature[:pieces, :pieces]), 1e-6)
-    middle = xp.sum(curvature[:pieces, pieces:], axis=0) / spent
-    spread = curvature[pieces:, pieces:] / spent - xp.outer(middle, middle)
-    slopes, unsure = step.theta[pieces:], step.covariance[pieces:, pieces:]
+    numeric = xp.asarray(problem.numeric, float)
+    spread = _at_risk(xp, problem.pieces, whitening, scored).spread * xp.outer(numeric, numeric)
+    slopes = step.theta[problem.pieces :]
+    unsure = step.covariance[problem.pieces :, problem.pieces :]
     found = slopes @ spread @ slopes - xp.sum(spread * unsure)
     return xp.clip(found, 0.0, _SCORES_SPREAD**2)
 
@@ -453,11 +561,14 @@ class FittedHazards(NamedTuple):
     """Log hazards of pieces, then coefficients, in standardised coordinates (p,); covariances, and
     the prior's deviations (p,). `centre` and `scale` (d,) lead back to features, `ends` (K + 1,)
     are those of pieces, as powers of shares of the horizon. `events` are those that rounds have
-    counted, each by its weight, and `events_std` is the noise in that number."""
+    counted, each by its weight, and `events_std` is the noise in that number. A coefficient is
+    `unsettled` (d,) if the last step moved it further than its standard error and than noise
+    explains."""
 
     theta: np.ndarray
     covariance: np.ndarray
     sampling: np.ndarray
+    margins: np.ndarray
     prior: np.ndarray
     centre: np.ndarray
     scale: np.ndarray
@@ -466,6 +577,7 @@ class FittedHazards(NamedTuple):
     rounds: int
     events: float
     events_std: float
+    unsettled: np.ndarray
 
     @property
     def few_events(self) -> bool:
@@ -510,10 +622,23 @@ def fitted(terms: Terms, value: HazardState) -> FittedHazards:
         start.centre,
         start.scale,
         start.ends,
-        float(start.power),
+        float(state.points.power[done - 1]),
         done,
         *counted_events(terms, state, done),
+        _unsettled(terms, state, done, step),
     )
+
+
+def _unsettled(terms: Terms, state: HazardState, done: int, step: Moved) -> np.ndarray:
+    """Newton's decrement by coefficient (d,). The point before was found with noise, too: a step
+    of up to 2.5 of its standard errors may be noise alone. A single round has no point before."""
+    if done == 1:
+        return np.zeros(terms.problem.features, bool)
+    before, _ = moved(np, numpy_loop, terms, state, done - 2, last=False)
+    last = np.abs(step.theta - state.points.theta[done - 1])
+    own, known = (np.sqrt(np.diagonal(one.covariance)) for one in (step, before))
+    far = last > np.maximum(own, _DECREMENT * known)
+    return np.asarray(far[terms.problem.pieces :])
 
 
 def earlier(config: HazardScoringConfig, problem: ProportionalHazards) -> Earlier | None:

@@ -169,7 +169,7 @@ def _coefficients(shown: Document) -> tuple[str, Sequence[str]]:
     hidden = (
         *("family", "link", "target", "confidence", "coefficients", "ratio", "names", "features"),
         *("covariance", "rounds", "negative", "positive", "note", "baseline", "errors", "tests"),
-        *("scores", "event", "event_value", "doubts"),
+        *("scores", "event", "event_value", "doubts", "few_events"),
     )
     return "\n".join([*lines, str(shown["note"])]), hidden
 

@@ -5,10 +5,12 @@ and tests that count the noise in (`algorithms.hazard_scoring`). With pieces tha
 they are those of Cox's model, nearly (Holford 1980). A category's first value is the reference.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtri
 
 from unisono.algorithms.hazard_scoring import FittedHazards, fitted, terms_for
 from unisono.core.privacy import Privacy
@@ -31,6 +33,8 @@ from unisono.problems.survival import ProportionalHazards
 from unisono.releases.algorithm import AlgorithmKind
 
 RATIO = "hazard ratio"
+_HALVED = math.log(2)
+_WIDEST_RISKS = 2.0  # the standard deviation of log hazards up to which intervals were checked
 _STEPS = 40  # of time, within which the baseline hazard of a prediction is constant
 
 
@@ -73,6 +77,7 @@ def pose(
         found = fitted(terms_for(study), result.value)
         slopes = np.diag(1 / (found.scale * half))
         matrix = np.concatenate([np.zeros((len(slopes), pieces)), slopes], axis=1)
+        limits = _limits(found, matrix @ found.theta, config.confidence)
         return found, Inference(
             tuple(frame.names),
             matrix @ found.theta,
@@ -80,7 +85,8 @@ def pose(
             matrix @ found.sampling @ matrix.T,
             determined(found.covariance, found.prior, matrix) & (not found.few_events),
             RATIO,
-            doubts=_doubts(found),
+            doubts=tuple(_doubts(found, frame.names, limits)),
+            limits=limits,
         )
 
     def prediction(study: Study, result: Result) -> HazardRatio:
@@ -119,8 +125,12 @@ def pose(
             ),
             "scores": _scores(found, inference, pieces, middle + half * found.centre),
             "rounds": found.rounds,
-            "note": " ".join(_notes(inference, horizon)),
-            **({"doubts": list(inference.doubts)} if inference.doubts else {}),
+            "note": " ".join(_notes(inference, horizon, found.rounds)),
+            **(
+                {"doubts": list(inference.doubts), "few_events": found.few_events}
+                if inference.doubts
+                else {}
+            ),
         }
 
     return Posed(problem, problem.features + 2, encode, present, prediction=prediction)
@@ -139,10 +149,10 @@ def _scores(found: Any, inference: Inference, pieces: int, centre: np.ndarray) -
 def _course(found: FittedHazards, horizon: float) -> tuple[np.ndarray, np.ndarray]:
     """The baseline hazard in time: ends of short intervals (m + 1,), those of pieces among them,
     and the mean hazard of each (m,). Pieces are constant in t^k, which bends within them."""
-    times = np.union1d(np.arange(_STEPS + 1) / _STEPS, found.ends ** (1 / found.power))
-    powers = times**found.power
-    piece = np.searchsorted(found.ends, (powers[1:] + powers[:-1]) / 2) - 1
-    hazards = np.exp(found.theta[piece]) * np.diff(powers) / np.diff(times)
+    times = np.union1d(np.arange(_STEPS + 1) / _STEPS, found.ends)
+    piece = np.searchsorted(found.ends, (times[1:] + times[:-1]) / 2) - 1
+    rates = np.exp(found.theta[: len(found.ends) - 1]) / np.diff(found.ends**found.power)
+    hazards = rates[piece] * np.diff(times**found.power) / np.diff(times)
     return horizon * times, hazards / horizon
 
 
@@ -150,19 +160,21 @@ def _baseline(
     found: Any, horizon: float, pieces: int, centre: np.ndarray, names: Sequence[str]
 ) -> dict[str, Any]:
     """Hazards of a record in the middle of all columns, by pieces of time: the mean of each."""
-    times = found.ends ** (1 / found.power)
-    hazards = np.exp(found.theta[:pieces]) * np.diff(found.ends) / np.diff(times)
+    hazards = np.exp(found.theta[:pieces]) / np.diff(found.ends)
     return {
-        "ends": [float(one) for one in horizon * times],
+        "ends": [float(one) for one in horizon * found.ends],
         "hazard": [float(one) for one in hazards / horizon],
         "at": {name: float(one) for name, one in zip(names, centre, strict=True)},
     }
 
 
-def _notes(found: Inference, horizon: float) -> Iterator[str]:
+def _notes(found: Inference, horizon: float, rounds: int) -> Iterator[str]:
     yield (
-        "Coefficients are logarithms of hazard ratios, of events up to "
-        f"{horizon:g}; intervals and tests count sampling and the noise of privacy."
+        "Estimand: log hazard ratios of events up to "
+        f"{horizon:g}, if hazards are proportional; if not, an average over time in which early "
+        "events count more. Records with extreme columns have less weight. "
+        "Intervals and tests account for sampling and the noise of privacy; "
+        f"{rounds} noisy round{'s' * (rounds > 1)}."
     )
     if found.doubts:
         yield from found.doubts
@@ -179,17 +191,45 @@ def _notes(found: Inference, horizon: float) -> Iterator[str]:
         )
 
 
-def _doubts(found: FittedHazards) -> tuple[str, ...]:
+def _limits(found: FittedHazards, estimate: np.ndarray, confidence: float) -> np.ndarray:
+    """Infinite ends of intervals (d, 2), NaN elsewhere: of a value whose hazard ratio is below a
+    half, and may be zero for all that was released; and the same of all others against it."""
+    open_ends = found.margins < ndtri(0.5 + confidence / 2)
+    low = open_ends[:, 0] & (estimate < -_HALVED)
+    high = open_ends[:, 1] & (estimate > _HALVED)
+    return np.stack([np.where(low, -np.inf, np.nan), np.where(high, np.inf, np.nan)], axis=1)
+
+
+def _doubts(found: FittedHazards, names: Sequence[str], limits: np.ndarray) -> Iterator[str]:
     """Of events as they were released, with their noise."""
-    if not found.few_events:
-        return ()
-    return (
-        f"Too few events for {len(found.centre)} coefficients, or none: about "
-        f"{max(found.events, 0.0):.0f} ± {2 * found.events_std:.0f}, each by its weight, can be "
-        "told from noise, and at least five for each are needed. Check which value of the event's "
-        "column means that it happened; more records, a later horizon, a larger epsilon or fewer "
-        "columns would help.",
-    )
+    if found.few_events:
+        yield (
+            f"Too few events for {len(found.centre)} coefficients, or none: about "
+            f"{max(found.events, 0.0):.0f} ± {2 * found.events_std:.0f}, each by its weight, can "
+            "be told from noise, and at least five for each are needed. Check which value of the "
+            "event's column means that it happened; more records, a later horizon, a larger "
+            "epsilon or fewer columns would help."
+        )
+        return
+    for rows, words in (
+        (np.isneginf(limits[:, 0]), "no lower limit: possibly no events there (separation)"),
+        (np.isposinf(limits[:, 1]), "no upper limit: possibly no events elsewhere (separation)"),
+        (
+            found.unsettled,
+            f"not converged after {found.rounds} rounds: its last step exceeds its standard error, "
+            "so that its interval may be too short; more records or a larger epsilon allow more "
+            "rounds",
+        ),
+    ):
+        if rows.any():
+            yield f"{', '.join(np.asarray(names)[rows])}: {words}."
+    spread = float(np.linalg.norm(found.theta[-len(names) :]))
+    if spread > _WIDEST_RISKS:
+        yield (
+            f"Log hazards of records have a standard deviation of about {spread:.1f}: effects of "
+            f"{', '.join(names)} are so strong that intervals may be too short. An earlier "
+            "horizon would help, or one analysis for each value of a column with strong effects."
+        )
 
 
 def choose(config: HazardsConfig, schema: Schema, privacy: Privacy, unit: Unit) -> Choice:

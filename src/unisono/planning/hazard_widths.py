@@ -21,7 +21,15 @@ from unisono.algorithms.survey import Opened, pack
 from unisono.core.study import Study
 from unisono.errors import InvalidInput
 from unisono.models.inference import determined
-from unisono.planning.widths import DRAWS, SPREAD, Widths, by_column, supposed_columns, widths_of
+from unisono.planning.widths import (
+    DRAWS,
+    SPREAD,
+    Widths,
+    by_column,
+    sampling_errors,
+    supposed_columns,
+    widths_of,
+)
 from unisono.problems.survival import BEYOND, ProportionalHazards
 from unisono.releases.release import price
 
@@ -37,21 +45,22 @@ def interval_widths(study: Study, share: float | None = None) -> Widths:
         return widths_of(study, share)
     if share is not None and not 0 < share < 1:
         raise InvalidInput(f"share = {share!r}: the share of records with an event is in (0, 1)")
-    rows = jnp.asarray(_supposed(problem, 0.5 if share is None else share), jnp.float32)
-    errors, alone, known = [], [], []
+    share = 0.5 if share is None else share
+    rows = jnp.asarray(_supposed(problem, share), jnp.float32)
+    errors, known = [], []
     for own in _fits(study, problem, rows):
         unit = np.where(problem.numeric, SPREAD / own.scale, 1 / own.scale)
         matrix = np.concatenate([np.zeros((len(unit), problem.pieces)), np.diag(unit)], axis=1)
         errors.append(np.sqrt(np.diagonal(matrix @ own.covariance @ matrix.T)))
-        alone.append(np.sqrt(np.diagonal(matrix @ own.sampling @ matrix.T)))
         known.append(determined(own.covariance, own.prior, matrix) & (not own.few_events))
+    records = sum(study.facts.records)
     columns = by_column(
         problem.columns,
         np.median(np.stack(errors), axis=0),
-        np.median(np.stack(alone), axis=0),
+        sampling_errors(problem.columns, records * share),  # Cox's, of so many events
         np.mean(known, axis=0),
     )
-    return Widths(FAMILY, sum(study.facts.records), own.rounds, columns)
+    return Widths(FAMILY, records, own.rounds, columns)
 
 
 def _supposed(problem: ProportionalHazards, share: float) -> np.ndarray:

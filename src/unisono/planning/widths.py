@@ -51,8 +51,8 @@ RATIOS, DIFFERENCES = (1.1, 1.2, 1.5), (0.05, 0.1, 0.2)
 
 @dataclass(frozen=True)
 class PlannedWidth:
-    """Of one column: the standard error of its coefficient, the one that the sample alone would
-    have, and how often it is determined. A number's coefficient is for a change by its deviation, a
+    """Of one column: the standard error of its coefficient, the one that the usual fit of the same
+    records without privacy would have, and how often it is determined. A number's coefficient is for a change by its deviation, a
     category's for a value instead of the reference."""
 
     name: str
@@ -128,22 +128,34 @@ def widths_of(study: Study, share: float | None = None) -> Widths:
             f"goes with the binomial family; this one is {problem.family}"
         )
     rows = jnp.asarray(_supposed(problem, 0.5 if share is None else share), jnp.float32)
-    errors, alone, known = [], [], []
+    errors, known = [], []
     for own in _fits(study, problem, rows):
         # Numbers count by their deviation, values as 0 and 1, and the gaussian's in deviations.
         unit = np.where(problem.numeric, SPREAD / own.scale, 1 / own.scale)
         unit = unit / (SPREAD if problem.family == "gaussian" else 1.0)
         matrix = np.diag([1.0, *unit])
         errors.append(np.sqrt(np.diagonal(matrix @ own.covariance @ matrix)))
-        alone.append(np.sqrt(np.diagonal(matrix @ own.sampling @ matrix)))
         known.append(determined(own.covariance, own.prior, matrix, own.weak))
+    records, half = sum(study.facts.records), 0.5 if share is None else share
+    each = {"binomial": half * (1 - half), "poisson": _COUNT}.get(problem.family, 1.0)
     columns = by_column(
         problem.columns,
         np.median(np.stack(errors), axis=0)[1:],
-        np.median(np.stack(alone), axis=0)[1:],
+        sampling_errors(problem.columns, records * each),
         np.mean(known, axis=0)[1:],
     )
-    return Widths(problem.family, sum(study.facts.records), own.rounds, columns)
+    return Widths(problem.family, records, own.rounds, columns)
+
+
+def sampling_errors(columns: Sequence[Columns], information: float) -> np.ndarray:
+    """Standard errors (d,) of the usual fit without privacy, which has no weights: the inverse of
+    the information of all records times the covariance of the features."""
+    if not columns:
+        return np.zeros(0)
+    features = supposed_columns(columns, _SUPPOSED, np.random.default_rng(20))
+    units = np.repeat([SPREAD if c.number else 1.0 for c in columns], [c.width for c in columns])
+    covariance = np.atleast_2d(np.cov(features / units, rowvar=False))
+    return np.asarray(np.sqrt(np.diagonal(np.linalg.pinv(information * covariance))))
 
 
 def _fits(study: Study, problem: GeneralizedLinear, rows: Any) -> Iterator[fisher_scoring.Fitted]:
@@ -259,6 +271,7 @@ __all__ = [
     "PlannedWidth",
     "Widths",
     "by_column",
+    "sampling_errors",
     "supposed_columns",
     "widths_of",
 ]

@@ -335,8 +335,10 @@ def test_a_direction_that_noise_may_have_curved_is_weak_however_short_its_interv
 
 @pytest.mark.parametrize(
     ("family", "records", "wanted"),
-    [("gaussian", 1_500, 1.0), ("poisson", 1_500, 1.5), ("binomial", 1_500, 1.6)]
-    + [("gaussian", 100_000, 4.0), ("poisson", 100_000, 6.0), ("binomial", 100_000, 4.0)],
+    [
+        *(("gaussian", 1_500, 1.0), ("poisson", 1_500, 1.5), ("binomial", 1_500, 1.6)),
+        *(("gaussian", 100_000, 4.0), ("poisson", 100_000, 6.0), ("binomial", 100_000, 4.0)),
+    ],
 )
 def test_curvatures_are_bounded_closely_until_noise_is_small(family, records, wanted):
     facts = agree_facts((records // 2, records // 2), 4, Trust.SECURE_SUM)

@@ -68,10 +68,9 @@ def parts(family, points, marks, clustered=True):
 @pytest.mark.parametrize("clustered", [True, False])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_weights_of_x_alone_bound_whatever_a_person_holds(family, clustered):
-    """Norms are at most 1 before the release clips anything, so that it never has to. Meat of single
-    records is not asked of counts."""
+    """Norms are at most 1 before the release clips anything, so that it never has to."""
     if family == "poisson" and not clustered:
-        clustered = True
+        pytest.skip("counts are never asked for the meat of single records")
     for wild in (0.0, 3.0):
         found = parts(family, *people(family, 300, wild=wild), clustered)
         for part in found[:3]:

@@ -64,7 +64,13 @@ from scipy.stats import binom, norm
 from figures import Benchmark, options, report
 from noise_by_law import StudyByLaw
 from unisono.accounting.accountant import ACCOUNTANT
-from unisono.algorithms import column_scales, fisher_scoring, noisy_scores
+from unisono.algorithms import (
+    column_scales,
+    fisher_scoring,
+    group_steps,
+    noisy_scores,
+    residual_range,
+)
 from unisono.algorithms.fisher_scoring import FISHER_SCORING
 from unisono.core.algorithm import agree_facts
 from unisono.core.ledger import Ledger
@@ -89,7 +95,7 @@ Generator = np.random.Generator
 PLACE = Path(__file__).parent.parent / "build" / "inference_coverage"
 BATCH = 50  # simulations, after which counts are written
 BY_ENGINE = 3  # simulations that the engine runs in any case
-METHOD = (column_scales, fisher_scoring, noisy_scores, inference, glm)
+METHOD = (column_scales, fisher_scoring, group_steps, residual_range, noisy_scores, inference, glm)
 
 
 class Design(NamedTuple):

@@ -595,7 +595,7 @@ class PrivateGLM(PrivateEstimator):
             "Covariance": f"{self._errors}, noise counted in",
         }
         said = [
-            *notes(self.inference_, self.family),
+            *notes(self.inference_, self.family, self.errors),
             *self._range_notes,
             "privacy: the part of an interval's width that is the noise of privacy; bounded "
             "weights widen the rest, too.",
@@ -659,7 +659,9 @@ class PrivateGLM(PrivateEstimator):
             "coefficients": self.inference_.to_json(0.95),
             "names": list(self.names_),
             "covariance": self.inference_.covariance.tolist(),
-            "note": " ".join([*notes(self.inference_, self.family), *self._range_notes]),
+            "note": " ".join(
+                [*notes(self.inference_, self.family, self.errors), *self._range_notes]
+            ),
         }
 
     def _effects_of(self, parties: Any, records: int) -> Any:

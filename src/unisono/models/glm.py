@@ -58,8 +58,11 @@ _ONE_OUTCOME = (
 )
 _ESTIMAND = {
     "binomial": "Coefficients are log-odds ratios",
-    "gaussian": "Coefficients are differences of the mean",
-    "poisson": "Coefficients are log-rate ratios",
+    "gaussian": "Coefficients are differences of the mean (least squares, targets clipped to their "
+    "bounds)",
+    "poisson": "Coefficients are log-rate ratios of the mean (quasi-Poisson)",
+    "symmetric": "Coefficients are differences of the mean if errors are symmetric given the "
+    "columns (bounded residuals)",
 }
 
 
@@ -248,6 +251,7 @@ class Regression(NamedTuple):
             shift[0] = self.targets.centre
         names = ("intercept", *self.names)
         unknown, remarks = self._without_cases(found)
+        remarks = (*remarks, *self._separated(found))
         if self.problem.family == "binomial" and not rarer(study, value).told(found.cases):
             unknown, remarks = [*names], (_ONE_OUTCOME,)
         return Inference(
@@ -271,6 +275,20 @@ class Regression(NamedTuple):
         if found.means is None:
             return known
         return known & ~np.isinf(found.means.ends(_TWO_SIDED)).all(axis=1)
+
+    def _separated(self, found: Fitted) -> Iterator[str]:
+        """A sentence for indicators whose intervals have one end."""
+        if found.means is None:
+            return
+        ends = np.isinf(found.means.ends(_TWO_SIDED))
+        for side, words in enumerate(("lower limit", "upper limit")):
+            open_ends = ends[:, side] & ~ends[:, 1 - side]
+            names = [n for n, no in zip(("intercept", *self.names), open_ends, strict=True) if no]
+            if names:
+                yield (
+                    f"{', '.join(names)}: no {words}. The records do not exclude that one of the "
+                    "compared groups has no outcomes, or only outcomes (separation)."
+                )
 
     def _without_cases(self, found: Fitted) -> tuple[list[str], tuple[str, ...]]:
         """The coefficients that parties without cases leave open, and what is said of them."""
@@ -437,7 +455,7 @@ def pose(config: GlmConfig, schema: Schema, algorithm: AlgorithmKind, privacy: P
         }
         if frame.classes:
             shown["negative"], shown["positive"] = frame.classes
-        return shown | {"note": " ".join(notes(found, family))}
+        return shown | {"note": " ".join(notes(found, family, config.errors))}
 
     def score(study: Study, value: Any, arrays: tuple[np.ndarray, ...]) -> np.ndarray:
         return scored_rows(problem, value, arrays[0])
@@ -523,9 +541,10 @@ UNDETERMINED = (
 )
 
 
-def notes(found: Inference, family: str) -> Sequence[str]:
+def notes(found: Inference, family: str, errors: str = "any") -> Sequence[str]:
     """What is to be known about the table, in sentences."""
-    said = [f"{_ESTIMAND[family]}; intervals and tests count sampling and the noise of privacy."]
+    estimand = _ESTIMAND["symmetric" if (family, errors) == ("gaussian", "symmetric") else family]
+    said = [f"{estimand}; intervals and tests count sampling and the noise of privacy."]
     if found.drowned:
         said.append(f"Not determined: {', '.join(found.drowned)}. {UNDETERMINED}.")
     return [*said, *found.remarks, *found.doubts]

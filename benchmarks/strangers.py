@@ -10,9 +10,11 @@ maximum likelihood or least squares with sandwich errors (statsmodels, if it is 
 regression, Kaplan-Meier with Greenwood's error, the log-rank test, DeLong's error of an AUC, order
 statistics. For quantiles of the records it is the exponential mechanism's interval.
 
-Settings named N... were written down by a person who had not read the methods, and before any
-setting was run. The others are earlier reports of failures and of settings that held. Seeds depend
-on the setting, the number of the simulation and --salt.
+Settings named N... were written down before any setting was run. Their author had read reports of
+earlier failures and of attempted repairs, but not the source of the methods. One of them, NH2, was
+corrected after its first run: all early deaths of a table had one common time. The other settings
+are those earlier reports, of failures and of settings that held, rebuilt from short descriptions.
+Seeds depend on the setting, the number of the simulation and --salt.
 
 For a real table (family `tables`) records are fixed and only noise varies. The question there is
 whether the interval contains the estimate without privacy.

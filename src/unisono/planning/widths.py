@@ -52,8 +52,8 @@ RATIOS, DIFFERENCES = (1.1, 1.2, 1.5), (0.05, 0.1, 0.2)
 @dataclass(frozen=True)
 class PlannedWidth:
     """Of one column: the standard error of its coefficient, the one that the usual fit of the same
-    records without privacy would have, and how often it is determined. A number's coefficient is for a change by its deviation, a
-    category's for a value instead of the reference."""
+    records without privacy would have, and how often it is determined. A number's coefficient is
+    for a change by its deviation, a category's for a value instead of the reference."""
 
     name: str
     number: bool

@@ -132,12 +132,15 @@ def _overdispersed(draw, n):
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("design", [_risk, _gamma, _far_bounds, _overdispersed])
 def test_intervals_contain_the_mean_whatever_the_errors(design):
-    """Of 150 simulations with 6,000 records, epsilon 1: each coefficient, the intercept among them,
-    at least 90 %, so that 95 % fails once in 300 tests. Bounded residuals had 0 %."""
+    """Of 150 simulations with 6,000 records, epsilon 1, each coefficient, the intercept among them:
+    at least 90 % of those that are estimable, so that 95 % fails once in 300 tests, and at most a
+    quarter are not estimable, which far bounds of counts can cause. Bounded residuals had 0 %."""
     holds = []
     for seed in range(150):
         family, X, y, ends, truth = design(np.random.default_rng([8, seed]), 6000)
         found = fitted(family, X, np.minimum(y, ends[1]), seed, target_bounds=ends)
         low, high = found.conf_int().T
-        holds.append((low <= truth) & (np.array(truth) <= high))
-    assert np.mean(holds, axis=0).min() >= 0.9
+        held = (low <= truth) & (np.array(truth) <= high)
+        holds.append(np.where(np.isnan(low), np.nan, held))
+    assert np.isnan(holds).mean(axis=0).max() <= 0.25
+    assert np.nanmean(holds, axis=0).min() >= 0.9

@@ -6,9 +6,14 @@ import pytest
 from scipy.special import expit, logit
 
 from unisono import PrivateGLM
+from unisono.algorithms.fisher_scoring import FISHER_SCORING, record_scores, terms_for
 from unisono.algorithms.group_steps import GroupMeans, chance_step, count_step, groups_of
 from unisono.algorithms.residual_range import BINS, clip_level, place_of
-from unisono.problems.glm import Columns
+from unisono.core.algorithm import agree_facts
+from unisono.core.privacy import Privacy
+from unisono.core.study import Study
+from unisono.core.trust import Trust
+from unisono.problems.glm import Columns, GeneralizedLinear
 
 CATEGORY = groups_of((Columns("c", 2, number=False),))
 SHARES = np.array([0.2, 0.3])
@@ -58,6 +63,23 @@ def test_a_group_that_may_have_no_outcome_has_no_lower_limit():
     assert np.isnan(counts.ends(1.96)[0]).all()
     close = counts._replace(step=np.array([np.nan, 0.0]), error=np.array([np.nan, 0.01]))
     assert close.ends(1.96)[1] == pytest.approx([-2 - 0.0196, -2 + 0.0196], abs=1e-3)
+
+
+@pytest.mark.parametrize("residuals", ["wide", "whole"])
+def test_a_record_of_a_wide_line_stays_within_its_bound(residuals):
+    """The clip of the product holds before the release clips anything, whatever a record holds."""
+    columns = (Columns("x", 1, number=True),)
+    line = GeneralizedLinear("gaussian", columns, (-1.0, 1.0), residuals=residuals)
+    facts = agree_facts((400,), line.width, Trust.LOCAL)
+    study = Study(FISHER_SCORING.method(line, Privacy(2.0, 1e-6)), facts, Trust.LOCAL).begun(None)
+    config = terms_for(study).config
+    public = study.algorithm.ask(study.algorithm.init(facts)[0])
+    rows = np.random.default_rng(1).normal(0, 30, (500, 2)).astype(np.float32)
+    values = np.asarray(record_scores(config, line, public, jnp.asarray(rows)))
+    vector = values[:, : 2 + BINS]
+    assert np.linalg.norm(vector, axis=1).max() <= 1 + 1e-5
+    clipped = np.linalg.norm(vector[:, :2], axis=1) / float(public.split[0])
+    assert clipped.max() == pytest.approx(1.0, abs=1e-4)
 
 
 def counted(values):

@@ -31,10 +31,15 @@ k and c are about where the variance of a step is least: with E ψ² and b = E �
 t = 2 c / λ, it goes with (E ψ² + t² k²) / b², so that little noise is worth wide bounds, and much
 noise narrow ones.
 
+Wide residuals (gaussian, counts) have no bound of their own: the weight bounds the row alone, the
+gradient is clipped to C_g = c R sqrt(p), and R of the last round follows from a histogram of signed
+lengths that the round before it releases beside its gradient (`residual_range`). Steps of
+indicators, and of the level of counts, are taken on the scale of means (`group_steps`).
+
 What is estimated: the coefficients of the model, if it holds. If it does not, the root of the
-weighted expected gradient: the usual projection, with records of extreme x counting less. For the
-gaussian the slopes are those of residuals bounded at k deviations, which are those of the mean as
-long as errors do not depend on x, and the intercept is moved to the mean of residuals.
+weighted expected gradient: the usual projection, with records of extreme x counting less. Slopes of
+a gaussian with bounded residuals are those of the mean if errors are symmetric given x, and its
+intercept is moved to the mean of residuals.
 """
 
 import math

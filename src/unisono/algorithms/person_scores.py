@@ -23,8 +23,8 @@ with more records count for more, up to what the bound allows, so that means are
 records and those of persons.
 
 *Errors.* G Gᵀ is the square of a person's sum, so that the sandwich is robust to any dependence
-within persons (clustered errors). How widely *records* scatter, which sets the gaussian's σ and the
-dispersion of counts, such squares do not say: in rounds before the last these families release
+within persons (clustered errors). How widely *records* scatter, which sets σ of a gaussian with
+bounded residuals, such squares do not say: in rounds before the last it releases
 
     Σ_j u_j (ψ_j - a_j)² q_j q_jᵀ        u_j = ω_j min(W, C_g² / Σ_i ω_i |q_i|² sup |ψ_i - a_i|²)
 

@@ -32,6 +32,8 @@ BINS = 32  # of every number
 _LEAST_SPREAD = 0.2  # of 0 and 1
 # From the lowest to the highest fifth of a normal law, and to the highest twentieth, in deviations.
 _QUINTILES, _TWENTIETHS = 1.68, 3.29
+# Noise of one count among dozens is rarely so many times as large as that of the negative ones.
+_STANDS_OUT = 3.0
 
 
 class ColumnScalesConfig(AlgorithmConfig):
@@ -75,7 +77,8 @@ def read_scales(
     if problem.family == "binomial":
         mean, spread = float(shares_of(counts)[1]), 1.0
     elif problem.wide:
-        mean, spread = mean_scale(counts, target_edges(problem))
+        far = problem.family == "poisson"
+        mean, spread = mean_scale(without_far(counts) if far else counts, target_edges(problem))
     else:
         mean, spread = target(counts, *problem.target)
     offset = 0.0
@@ -109,6 +112,17 @@ def mean_scale(counts: np.ndarray, edges: np.ndarray) -> tuple[float, float]:
     deviation = math.sqrt(float(shares @ (middles - mean) ** 2))
     most = 1.5 if edges[-1] - edges[0] > 8 * spread else 4.0
     return mean, max(spread, min(deviation, most * spread))
+
+
+def without_far(counts: np.ndarray) -> np.ndarray:
+    """Counts without those beyond the last one that stands out of the noise: a few records of noise
+    in bins far out would move the mean by more than all others. Negative counts tell the noise."""
+    negative = counts[counts < 0]
+    if not len(negative):
+        return counts
+    noise = math.sqrt(float(np.mean(negative**2)))
+    last = np.flatnonzero(counts > _STANDS_OUT * noise)
+    return np.where(np.arange(len(counts)) <= (last[-1] if len(last) else 0), counts, 0.0)
 
 
 def offset_middle(problem: GeneralizedLinear, counts: np.ndarray) -> float:

@@ -76,7 +76,7 @@ from unisono.algorithms.person_scores import (
     person_scores,
     rounds_of_persons,
 )
-from unisono.algorithms.residual_range import BINS, Level, clip_level, place_of
+from unisono.algorithms.residual_range import BINS, Level, clip_level, heavy_tail, place_of
 from unisono.algorithms.steady_scales import steady_scales
 from unisono.core.algorithm import Aggregate, Facts
 from unisono.core.privacy import Privacy
@@ -768,8 +768,7 @@ def _next_level(
         square = xp.trace(told.scored.meat) / xp.maximum(xp.trace(told.scored.curvature), 1e-6)
         square = square - step.explained / records
         pilot = _PILOT * xp.clip(xp.sqrt(xp.maximum(square, 0.0)), 0.2, 1.2)
-    width = problem.target[1] - problem.target[0]
-    top = width / (xp.sqrt(start.mean) if counts else old.sigma)
+    top = _top(xp, problem, start, old.sigma)
     least = xp.where(start.mean < 0.5, 1.3 / xp.sqrt(start.mean) / config.gradient_norm, 0.0)
     following = xp.minimum(number + 1, rounds - 1)
     weights, split = round_weights(xp, config, problem, following, start.reach)
@@ -783,6 +782,12 @@ def _next_level(
         found = Level(top, 0.0 * found.miss)
     last = number + 2 >= rounds
     return Level(xp.where(last, found.bound, pilot), xp.where(last, found.miss, 0.0))
+
+
+def _top(xp: Any, problem: GeneralizedLinear, start: Start, sigma: Any) -> Any:
+    """The largest residual that the target's bounds allow."""
+    width = problem.target[1] - problem.target[0]
+    return width / (xp.sqrt(start.mean) if problem.family == "poisson" else sigma)
 
 
 def _sigma_factor(xp: Any, problem: GeneralizedLinear, scored: Scored) -> Any:
@@ -820,7 +825,8 @@ class Fitted(NamedTuple):
     covariance, the part that a sample without noise would have, and the prior's deviations (p,).
     `centre` and `scale` (d,) lead back to the features. `evidence` is what tests of nested models
     need, `without_cases` says of which parties cases cannot be told from none. `weak` (p, p) is the
-    prior's covariance along directions whose curvature cannot be told from noise."""
+    prior's covariance along directions whose curvature cannot be told from noise. `heavy` says that
+    wide residuals were clipped in a heavy tail."""
 
     theta: np.ndarray
     covariance: np.ndarray
@@ -835,6 +841,7 @@ class Fitted(NamedTuple):
     cases: tuple[Cases, ...] = ()
     means: GroupMeans | None = None
     linear: np.ndarray | None = None
+    heavy: bool = False
 
 
 def fitted(terms: Terms, value: ScoringState, by_model: bool = False) -> Fitted:
@@ -875,7 +882,19 @@ def fitted(terms: Terms, value: ScoringState, by_model: bool = False) -> Fitted:
         cases_of_all(terms.problem, told.scored, whitening, point.theta[last]),
         _group_means(terms, state, last, step),
         step.linear,
+        _heavy(terms, state, last - 1),
     )
+
+
+def _heavy(terms: Terms, state: ScoringState, number: int) -> bool:
+    """Whether the round's histogram of residuals has a tail that is heavier than the clip allows
+    for. One that is not clipped has none."""
+    if terms.problem.residuals != "wide" or number < 0:
+        return False
+    told, records = opened(np, terms, state, number), max(state.records[number], 1.0)
+    top = _top(np, terms.problem, state.start, state.points.sigma[number])
+    clipped = bool(state.points.bound[number + 1] < top)
+    return clipped and heavy_tail(told.residuals, told.s_residuals, records, top)
 
 
 def _group_means(terms: Terms, state: ScoringState, last: int, step: Moved) -> GroupMeans | None:

@@ -37,6 +37,11 @@ _CERTAIN = 2.5
 _LEAST_LEVEL, _CHEAP = 2.2, 0.35
 
 
+# σ of a tail, and by how much it exceeds that of the other side, from which on the clip may matter
+# more than is modeled: it may be the tail of one group alone, whose own tail is then heavier.
+_HEAVY, _ONE_SIDED = 0.75, 0.25
+
+
 class Level(NamedTuple):
     """R, and what the clip is expected to move a sum by in one direction."""
 
@@ -54,14 +59,9 @@ def clip_level(
 ) -> Level:
     """R in [least, top] for records with these counts (bins,), of this noise each; `unit` is a, the
     noise of a gradient for R = 1, and `clip` is c."""
-    edges = xp.asarray(_EDGES)
-    shares = xp.where((edges[:-1] < top) & (edges[1:] > -top), counts, 0.0) / records
-    error = noise / records
-    low, middle, high = _quantiles(xp, shares, xp.clip(edges, -top, top), (0.1, 0.5, 0.9))
-    spread = (high - low) / 2.56
+    sides, spread = _sides(xp, counts, noise, records, top)
     grid = xp.exp(xp.linspace(math.log(0.05), xp.log(xp.maximum(40.0, 1.05 * top)), 160))
-    above = _beyond(xp, shares, edges, error, top, middle, clip * grid)
-    below = _beyond(xp, shares[::-1], -edges[::-1], error, top, -middle, clip * grid)
+    above, below = (_beyond(xp, side, top, clip * grid) for side in sides)
     apart, both = xp.abs(above - below), xp.minimum(above, below)
     cost = (unit * grid) ** 2 + (records * (4 * apart + both / 5)) ** 2
     bound = grid[xp.argmin(cost)]
@@ -69,6 +69,35 @@ def clip_level(
     bound = xp.maximum(bound, _LEAST_LEVEL * spread / clip)
     bound = xp.minimum(xp.maximum(bound, least), top)
     return Level(bound, records * xp.interp(bound, grid, 2 * apart + both / 5))
+
+
+def heavy_tail(counts: Any, noise: float, records: float, top: float) -> bool:
+    """Whether one side has a heavy tail."""
+    lighter, heavier = sorted(side.sigma for side in _sides(np, counts, noise, records, top)[0])
+    return bool(heavier > _HEAVY and heavier - lighter > _ONE_SIDED)
+
+
+class _Side(NamedTuple):
+    """One side of the histogram: tails of noisy shares at the bins' edges and what noise leaves
+    open there, the median, and the σ and s of the lognormal tail."""
+
+    raw: Any
+    edges: Any
+    error: Any
+    middle: Any
+    sigma: Any
+    scale: Any
+
+
+def _sides(xp: Any, counts: Any, noise: Any, records: Any, top: Any) -> tuple[list[_Side], Any]:
+    """Both sides, and the deviation of a normal law with the same 10 % and 90 % quantiles."""
+    edges = xp.asarray(_EDGES)
+    shares = xp.where((edges[:-1] < top) & (edges[1:] > -top), counts, 0.0) / records
+    error = noise / records
+    low, middle, high = _quantiles(xp, shares, xp.clip(edges, -top, top), (0.1, 0.5, 0.9))
+    above = _side(xp, shares, edges, error, top, middle)
+    below = _side(xp, shares[::-1], -edges[::-1], error, top, -middle)
+    return [above, below], (high - low) / 2.56
 
 
 def _falling(xp: Any, tails: Any) -> Any:
@@ -86,10 +115,7 @@ def _quantiles(xp: Any, shares: Any, edges: Any, levels: tuple[float, ...]) -> A
     return xp.interp(xp.asarray(levels), rising, edges)
 
 
-def _beyond(
-    xp: Any, shares: Any, edges: Any, error: Any, top: Any, middle: Any, points: Any
-) -> Any:
-    """E (u - x)₊ at the points x, of one side."""
+def _side(xp: Any, shares: Any, edges: Any, error: Any, top: Any, middle: Any) -> _Side:
     raw = xp.concatenate([xp.cumsum(shares[::-1])[::-1], xp.zeros(1)])
     ends = xp.clip(edges, -top, top)
     falling = _falling(xp, raw)
@@ -109,6 +135,13 @@ def _beyond(
     sigma = _USUAL_SIGMA + trust * (sigma - _USUAL_SIGMA)
     scale = inner / xp.expm1(sigma * one)
     scale = xp.maximum(scale, xp.where(far < 0.14, outer / xp.expm1(sigma * other), 0.0))
+    return _Side(raw, edges, error, middle, sigma, scale)
+
+
+def _beyond(xp: Any, side: _Side, top: Any, points: Any) -> Any:
+    """E (u - x)₊ at the points x, of one side."""
+    raw, edges, error, middle, sigma, scale = side
+    ends = xp.clip(edges, -top, top)
 
     def excess(distance: Any) -> Any:
         """E (u - m - t)₊ at distances t from the median."""
@@ -135,4 +168,4 @@ def _ndtri(xp: Any, values: Any) -> Any:
     return special.ndtri(values) if xp is np else jax.scipy.special.ndtri(values)
 
 
-__all__ = ["BINS", "Level", "clip_level", "place_of"]
+__all__ = ["BINS", "Level", "clip_level", "heavy_tail", "place_of"]

@@ -56,6 +56,11 @@ _ONE_OUTCOME = (
     "One of the two outcomes cannot be told from none under the noise: with one alone there is "
     "nothing to estimate, so no coefficient is determined."
 )
+_HEAVY_TAIL = (
+    "The residuals have a long tail on one side, which was clipped. If it is longer in one group "
+    "than in others, their difference is estimated too small and its interval is too narrow; model "
+    "the logarithm of the target, or use more records or a larger epsilon."
+)
 _ESTIMAND = {
     "binomial": "Coefficients are log-odds ratios",
     "gaussian": "Coefficients are differences of the mean (least squares, targets clipped to their "
@@ -350,7 +355,10 @@ def glm_prediction(
 def _doubts(problem: GeneralizedLinear, found: Fitted) -> tuple[str, ...]:
     """Few rounds of Newton's method from the intercept alone do not reach where scores spread very
     widely, as they do without end where classes are separated. Columns count as if they were
-    independent, and what noise adds to the squares is taken off."""
+    independent, and what noise adds to the squares is taken off. A heavy tail of one group is
+    clipped more than that of all says."""
+    if found.heavy and problem.family == "gaussian":
+        return (_HEAVY_TAIL,)
     widest = _WIDEST_SCORES.get(problem.family, np.inf)
     square = float(np.sum(found.theta[1:] ** 2) - np.trace(found.covariance[1:, 1:]))
     if square <= widest**2:

@@ -98,7 +98,7 @@ def count_step(
     mean_row: Any,
     centre: Any,
     scale: Any,
-    last: bool,
+    known: Any,
 ) -> tuple[Any, Any, Any]:
     """The way (p,) of counts in standardized coordinates, its Jacobian (p, p) by the linear way,
     and d, its error, π, q₁ and q₀ (5, d). `error` (p,) are those of the linear way, `mean_row` (p,)
@@ -110,9 +110,8 @@ def count_step(
     unsure = errors / scale
 
     def kept(change: Any, part: Any) -> Any:
-        least = xp.asarray(_LEAST_RATIO)
-        if not last:
-            least = xp.clip(_PILOT_DEVIATIONS * unsure * part, _PILOT_RATIO, 0.8)
+        least = xp.clip(_PILOT_DEVIATIONS * unsure * part, known, 0.8)
+        least = xp.where(known > 0, least, _LEAST_RATIO)
         return xp.maximum(1 + change, least)
 
     one, other = kept(above, 1 - share), kept(below, share)
@@ -148,7 +147,7 @@ def chance_step(
     scale: Any,
     first: Any,
     stretch: Any,
-    last: bool,
+    known: Any,
 ) -> tuple[Any, Any, Any]:
     """The same of the binomial, for a way whose slopes were multiplied by `stretch` and the
     `straight` one, from the point `theta`; in the `first` round all have the `mean` probability."""
@@ -162,8 +161,9 @@ def chance_step(
 
     def moved(chance: Any, change: Any, part: Any) -> tuple[Any, Any]:
         variance = chance * (1 - chance)
-        deviation = (0.25 if last else 1.0) * variance * unsure * part
+        deviation = xp.where(known > 0, 1.0, 0.25) * variance * unsure * part
         least = xp.minimum(deviation, 0.5 * xp.minimum(chance, 1 - chance))
+        least = xp.maximum(least, (1 - xp.sqrt(1 - 4 * known)) / 2)
         least = xp.maximum(least, _LEAST_CHANCE)
         new = xp.clip(chance + variance * change, least, 1 - least)
         change = xp.log(new / (1 - new)) - xp.log(chance / (1 - chance))

@@ -42,6 +42,10 @@ _LEAST_LEVEL, _CHEAP = 2.2, 0.35
 _HEAVY, _ONE_SIDED = 0.75, 0.25
 
 
+import os
+MULT=float(os.environ.get('MULT','4'))
+
+
 class Level(NamedTuple):
     """R, and what the clip is expected to move a sum by in one direction."""
 
@@ -63,8 +67,10 @@ def clip_level(
     grid = xp.exp(xp.linspace(math.log(0.05), xp.log(xp.maximum(40.0, 1.05 * top)), 160))
     above, below = (_beyond(xp, side, top, clip * grid) for side in sides)
     apart, both = xp.abs(above - below), xp.minimum(above, below)
-    cost = (unit * grid) ** 2 + (records * (4 * apart + both / 5)) ** 2
+    cost = (unit * grid) ** 2 + (records * (MULT * apart + both / 5)) ** 2
     bound = grid[xp.argmin(cost)]
+    doubt = BINS / 2 * (noise / records / 0.1) ** 2
+    spread = (spread + doubt * xp.maximum(spread, 1.0)) / (1 + doubt)
     bound = xp.maximum(bound, _CHEAP * spread * xp.sqrt(records) / unit)
     bound = xp.maximum(bound, _LEAST_LEVEL * spread / clip)
     bound = xp.minimum(xp.maximum(bound, least), top)

@@ -125,9 +125,12 @@ def moments(counts: np.ndarray, edges: np.ndarray) -> tuple[float, float]:
 
 
 def without_far(counts: np.ndarray, noise: float) -> np.ndarray:
-    """Counts without those beyond the last one that stands out of the noise: a few records of noise
-    in bins far out would move the mean by more than all others."""
-    last = np.flatnonzero(counts > _STANDS_OUT * noise)
+    """Counts without those beyond the last one that stands out of the noise, by itself or with all
+    that follow: a few records of noise in bins far out would move the mean by more than all
+    others."""
+    tails, bins = np.cumsum(counts[::-1])[::-1], np.arange(len(counts), 0, -1)
+    seen = np.maximum(counts, tails / np.sqrt(bins)) > _STANDS_OUT * noise
+    last = np.flatnonzero(seen)
     return np.where(np.arange(len(counts)) <= (last[-1] if len(last) else 0), counts, 0.0)
 
 

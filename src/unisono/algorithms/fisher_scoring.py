@@ -124,6 +124,12 @@ _LEAST_CURVATURE = 1.5
 _MEAN_SHARE = 0.02
 # Wide residuals are clipped at so many deviations in rounds before the last.
 _PILOT = 2.5
+# Tails of counts are taken for no heavier than lognormal ones of this σ.
+_COUNTS_SIGMA = 1.0
+# Between rounds the variance of an indicator's group is kept at so many times what noise can hide
+# of a curvature, relative to the start: its step is exact from any point, and a point where hardly
+# anything varies tells nothing of it.
+_KEPT, _LEAST_KEPT = 30.0, (0.02, 0.6)
 # And counts at as many times this, by how much wider than by the Poisson law they are.
 _MOST_DISPERSION = 6.0
 # How far scores may spread before anything is known, in units of the target's own spread.
@@ -134,11 +140,6 @@ _WIDE_SPREAD = 1.5
 _CAUTION = 5.0
 _INTERCEPT_SD = 10.0
 _ROUNDS = "Noisy rounds, 1 to 3; left out: a rule of records, parameters and epsilon."
-
-
-import os
-KN=float(os.environ.get('KN','30'))
-KM=float(os.environ.get('KM','.6'))
 
 
 class FisherScoringConfig(AlgorithmConfig):
@@ -166,8 +167,8 @@ class FisherScoringConfig(AlgorithmConfig):
     count_noise: float | None = Field(
         None,
         gt=0,
-        description="The deviation of noise in a count of columns, for predictions and counts; left "
-        "out: as paid for.",
+        description="The deviation of noise in a count of columns, for predictions and counts; "
+        "left out: as paid for.",
     )
 
 
@@ -565,10 +566,7 @@ def averaged(xp: Any, terms: Terms, state: ScoringState, number: Any) -> Opened:
         counts = (other <= number) & ((other > 0) == (number > 0))
         variance = found.s_curvature**2
         if terms.problem.family == "poisson":
-            level = xp.trace(own.scored.curvature) / xp.maximum(xp.trace(found.curvature), 1e-6)
-            level = xp.clip(level, 0.25, 4.0)
-            found = found._replace(curvature=level * found.curvature, s_curvature=level * found.s_curvature)
-            variance = level**2 * variance + _changed(xp, own.scored, found)
+            variance = variance + _changed(xp, own.scored, found)
         weight = xp.where(counts, 1 / variance, 0.0)
         precision, total = precision + weight, total + weight * found.curvature
     curvature = total / precision
@@ -669,7 +667,8 @@ def moved(
     )
     error = xp.sqrt(xp.maximum(xp.diagonal(covariance), 0.0))
     linear, jacobian, indicators = covariance, xp.eye(p), xp.zeros((5, p - 1))
-    known = xp.clip(KN * told.scored.s_curvature / xp.maximum(state.records[number], 1.0), 0.02, KM)
+    share = told.scored.s_curvature / xp.maximum(state.records[number], 1.0)
+    floor = 0.0 if last else xp.clip(_KEPT * share, *_LEAST_KEPT)
     if problem.family == "binomial":
         first = xp.where(number == 0, 1.0, 0.0)
         steady = xp.asarray(np.concatenate([[0.0], ~groups.indicator]))
@@ -680,13 +679,16 @@ def moved(
         way = xp.concatenate([way[:1] + first * shift, factor * way[1:]])
         place = point.theta, start.mean, start.centre, start.scale, number == 0, factor
         way, jacobian, indicators = chance_step(
-            xp, groups, way, straight, error, *place, 0.0 if last else known * start.variance
+            xp, groups, way, straight, error, *place, floor * start.variance
         )
+        if not last:  # they stay where the first step led, so that rounds share a curvature
+            held = xp.asarray(np.concatenate([[False], groups.indicator])) & (number > 0)
+            way = xp.where(held, 0.0, way)
     elif problem.family == "poisson":
         rows = inverse @ curvature @ inverse.T
         mean_row = rows[0] / xp.maximum(rows[0, 0], 1e-9)
         way, jacobian, indicators = count_step(
-            xp, groups, way, error, mean_row, start.centre, start.scale, 0.0 if last else known
+            xp, groups, way, error, mean_row, start.centre, start.scale, floor
         )
     covariance = jacobian @ covariance @ jacobian.T
     sampling = jacobian @ sampling @ jacobian.T
@@ -796,7 +798,7 @@ def _next_level(
     unit = config.gradient_norm * math.sqrt(p) * noise
     found = clip_level(
         *(xp, told.residuals, told.s_residuals, records, unit, config.gradient_norm, top),
-        least if counts else 0.0,
+        *((least, _COUNTS_SIGMA) if counts else (0.0,)),
     )
     if problem.residuals == "whole":
         found = Level(top, 0.0 * found.miss)
@@ -846,7 +848,7 @@ class Fitted(NamedTuple):
     `centre` and `scale` (d,) lead back to the features. `evidence` is what tests of nested models
     need, `without_cases` says of which parties cases cannot be told from none. `weak` (p, p) is the
     prior's covariance along directions whose curvature cannot be told from noise. `heavy` says that
-    wide residuals were clipped in a heavy tail."""
+    wide residuals were clipped in a heavy tail. `moved` (p,) is the last step."""
 
     theta: np.ndarray
     covariance: np.ndarray
@@ -862,6 +864,7 @@ class Fitted(NamedTuple):
     means: GroupMeans | None = None
     linear: np.ndarray | None = None
     heavy: bool = False
+    moved: np.ndarray | None = None
 
 
 def fitted(terms: Terms, value: ScoringState, by_model: bool = False) -> Fitted:
@@ -903,6 +906,7 @@ def fitted(terms: Terms, value: ScoringState, by_model: bool = False) -> Fitted:
         _group_means(terms, state, last, step),
         step.linear,
         _heavy(terms, state, last - 1),
+        step.theta - point.theta[last],
     )
 
 

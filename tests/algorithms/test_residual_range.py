@@ -51,12 +51,13 @@ def test_noise_far_out_does_not_move_the_mean_of_counts() -> None:
     g = np.random.default_rng(3)
     noise = 20.0 * g.standard_normal(20)
     near = np.array([900.0, 500.0, 200.0, 80.0, *np.zeros(16)])
-    kept = without_far(near + noise)
+    kept = without_far(near + noise, 20.0)
     assert (kept[5:] == 0).all() or (kept[5:] > 0).sum() <= 1
     np.testing.assert_allclose(kept[:3], (near + noise)[:3])
 
 
 def test_counts_that_stand_out_far_away_stay() -> None:
     counts = np.array([900.0, 500.0, -12.0, 9.0, -20.0, 15.0, 300.0, -8.0])
-    np.testing.assert_allclose(without_far(counts)[:7], counts[:7])
-    np.testing.assert_allclose(without_far(np.abs(counts)), np.abs(counts))
+    np.testing.assert_allclose(without_far(counts, 15.0)[:7], counts[:7])
+    spread = np.array([900.0, *np.full(16, 30.0)])
+    np.testing.assert_allclose(without_far(spread, 15.0)[:8], spread[:8])

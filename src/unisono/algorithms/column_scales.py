@@ -32,8 +32,8 @@ BINS = 32  # of every number
 _LEAST_SPREAD = 0.2  # of 0 and 1
 # From the lowest to the highest fifth of a normal law, and to the highest twentieth, in deviations.
 _QUINTILES, _TWENTIETHS = 1.68, 3.29
-# Noise of one count among dozens is rarely so many times as large as that of the negative ones.
-_STANDS_OUT = 3.0
+# Deviations beyond which a count among dozens is rarely noise.
+_STANDS_OUT = 2.5
 
 
 class ColumnScalesConfig(AlgorithmConfig):
@@ -50,9 +50,10 @@ class Scales(NamedTuple):
     offset: float
 
 
-def scales_of(problem: GeneralizedLinear, found: Any) -> Scales:
-    """What was released, read; without a release, the middle of what is public."""
-    return read_scales(problem, found, column_scale, quantile_scale)
+def scales_of(problem: GeneralizedLinear, found: Any, noise: float = 0.0) -> Scales:
+    """What was released with noise of this deviation in every count, read; without a release, the
+    middle of what is public."""
+    return read_scales(problem, found, column_scale, quantile_scale, noise)
 
 
 def read_scales(
@@ -60,6 +61,7 @@ def read_scales(
     found: Any,
     column: Callable[[Columns, np.ndarray], tuple[np.ndarray, np.ndarray]],
     target: Callable[[np.ndarray, float, float], tuple[float, float]],
+    noise: float,
 ) -> Scales:
     """What was released, by what `column` reads in the counts of a column and `target` in those of
     a target that is a number."""
@@ -77,8 +79,11 @@ def read_scales(
     if problem.family == "binomial":
         mean, spread = float(shares_of(counts)[1]), 1.0
     elif problem.wide:
-        far = problem.family == "poisson"
-        mean, spread = mean_scale(without_far(counts) if far else counts, target_edges(problem))
+        edges = target_edges(problem)
+        if problem.family == "poisson":
+            mean, spread = moments(without_far(counts, noise), edges)
+        else:
+            mean, spread = mean_scale(counts, edges)
     else:
         mean, spread = target(counts, *problem.target)
     offset = 0.0
@@ -96,9 +101,9 @@ def target_edges(problem: GeneralizedLinear) -> np.ndarray:
     low, high = problem.target
     if problem.family != "poisson":
         return np.linspace(low, high, BINS + 1)
-    edges = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+    edges = [-0.5, 0.5, 1.5, 2.5, 3.5, 4.5]
     while edges[-1] <= high:
-        edges.append(float(math.ceil(1.35 * edges[-1])))
+        edges.append(math.ceil(1.35 * edges[-1]) + 0.5)
     return np.array(edges)
 
 
@@ -106,22 +111,26 @@ def mean_scale(counts: np.ndarray, edges: np.ndarray) -> tuple[float, float]:
     """Mean and spread of a number by noisy counts in its bins. The spread is that of quantiles,
     raised towards the deviation where the tail is long, but less so where bounds are far out and
     bins say little of it."""
-    shares, middles = shares_of(counts), (edges[1:] + edges[:-1]) / 2
-    mean = float(shares @ middles)
+    mean, deviation = moments(counts, edges)
     _, spread = quantile_scale(counts, float(edges[0]), float(edges[-1]))
-    deviation = math.sqrt(float(shares @ (middles - mean) ** 2))
     most = 1.5 if edges[-1] - edges[0] > 8 * spread else 4.0
     return mean, max(spread, min(deviation, most * spread))
 
 
-def without_far(counts: np.ndarray) -> np.ndarray:
-    """Counts without those beyond the last one that stands out of the noise: a few records of noise
-    in bins far out would move the mean by more than all others. Negative counts tell the noise."""
-    negative = counts[counts < 0]
-    if not len(negative):
-        return counts
-    noise = math.sqrt(float(np.mean(negative**2)))
-    last = np.flatnonzero(counts > _STANDS_OUT * noise)
+def moments(counts: np.ndarray, edges: np.ndarray) -> tuple[float, float]:
+    """Mean and standard deviation by noisy counts in bins."""
+    shares, middles = shares_of(counts), (edges[1:] + edges[:-1]) / 2
+    mean = float(shares @ middles)
+    return mean, math.sqrt(float(shares @ (middles - mean) ** 2))
+
+
+def without_far(counts: np.ndarray, noise: float) -> np.ndarray:
+    """Counts without those beyond the last one that stands out of the noise, by itself or with all
+    that follow: a few records of noise in bins far out would move the mean by more than all
+    others."""
+    tails, bins = np.cumsum(counts[::-1])[::-1], np.arange(len(counts), 0, -1)
+    seen = np.maximum(counts, tails / np.sqrt(bins)) > _STANDS_OUT * noise
+    last = np.flatnonzero(seen)
     return np.where(np.arange(len(counts)) <= (last[-1] if len(last) else 0), counts, 0.0)
 
 

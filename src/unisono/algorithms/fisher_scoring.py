@@ -124,6 +124,14 @@ _LEAST_CURVATURE = 1.5
 _MEAN_SHARE = 0.02
 # Wide residuals are clipped at so many deviations in rounds before the last.
 _PILOT = 2.5
+# Tails of counts are taken for no heavier than lognormal ones of this σ.
+_COUNTS_SIGMA = 1.0
+# Between rounds the variance of an indicator's group is kept at so many times what noise can hide
+# of a curvature, relative to the start: its step is exact from any point, and a point where hardly
+# anything varies tells nothing of it.
+_KEPT, _LEAST_KEPT = 30.0, (0.02, 0.6)
+# And counts at as many times this, by how much wider than by the Poisson law they are.
+_MOST_DISPERSION = 6.0
 # How far scores may spread before anything is known, in units of the target's own spread.
 _SCORES_SPREAD = {"binomial": 2.0, "gaussian": 1.0, "poisson": 1.0}
 _WIDE_SPREAD = 1.5
@@ -159,8 +167,8 @@ class FisherScoringConfig(AlgorithmConfig):
     count_noise: float | None = Field(
         None,
         gt=0,
-        description="Of a prediction, the deviation of noise in a count of columns; left out: as "
-        "paid for.",
+        description="The deviation of noise in a count of columns, for predictions and counts; "
+        "left out: as paid for.",
     )
 
 
@@ -193,7 +201,7 @@ def resolve(
     if problem.wide:
         widest = min(max(kappa / 80, _LEAST_CURVATURE), 6.0)
         rule |= {"bend_at": _PILOT, "gradient_norm": 1.1, "curvature_norm": rounded(widest)}
-    if config.prediction:
+    if config.prediction or problem.family == "poisson":
         rule["count_noise"] = count_noise(config, problem, facts, privacy, trust)
     said = {name: value for name, value in config if value is not None}
     return config.model_copy(update={**rule, **said})
@@ -358,10 +366,17 @@ def start_of(
         scales.scale,
         theta,
         problem.variance(mean),
-        problem.reach(mean, config.bend_at),
+        problem.reach(mean, config.bend_at) * _dispersion(problem, mean, scales.spread),
         scales.spread if problem.family == "gaussian" else 1.0,
         mean,
     )
+
+
+def _dispersion(problem: GeneralizedLinear, mean: float, deviation: float) -> float:
+    """How many times wider than by the Poisson law counts are before anything is explained."""
+    if problem.family != "poisson":
+        return 1.0
+    return min(max(deviation / math.sqrt(mean), 1.0), _MOST_DISPERSION)
 
 
 def round_weights(
@@ -652,6 +667,8 @@ def moved(
     )
     error = xp.sqrt(xp.maximum(xp.diagonal(covariance), 0.0))
     linear, jacobian, indicators = covariance, xp.eye(p), xp.zeros((5, p - 1))
+    share = told.scored.s_curvature / xp.maximum(state.records[number], 1.0)
+    floor = 0.0 if last else xp.clip(_KEPT * share, *_LEAST_KEPT)
     if problem.family == "binomial":
         first = xp.where(number == 0, 1.0, 0.0)
         steady = xp.asarray(np.concatenate([[0.0], ~groups.indicator]))
@@ -661,12 +678,17 @@ def moved(
         factor, straight = 1 + first * (factor - 1), way
         way = xp.concatenate([way[:1] + first * shift, factor * way[1:]])
         place = point.theta, start.mean, start.centre, start.scale, number == 0, factor
-        way, jacobian, indicators = chance_step(xp, groups, way, straight, error, *place, last)
+        way, jacobian, indicators = chance_step(
+            xp, groups, way, straight, error, *place, floor * start.variance
+        )
+        if not last:  # they stay where the first step led, so that rounds share a curvature
+            held = xp.asarray(np.concatenate([[False], groups.indicator])) & (number > 0)
+            way = xp.where(held, 0.0, way)
     elif problem.family == "poisson":
         rows = inverse @ curvature @ inverse.T
         mean_row = rows[0] / xp.maximum(rows[0, 0], 1e-9)
         way, jacobian, indicators = count_step(
-            xp, groups, way, error, mean_row, start.centre, start.scale, last
+            xp, groups, way, error, mean_row, start.centre, start.scale, floor
         )
     covariance = jacobian @ covariance @ jacobian.T
     sampling = jacobian @ sampling @ jacobian.T
@@ -696,9 +718,10 @@ def build(
     rounds, weight = len(terms.noise), lone_weight(priced.step)
 
     def scaled(found: Any) -> Scales:
-        if found is None or config.count_noise is None:
-            return scales_of(problem, found)
-        return steady_scales(problem, found, config.count_noise, sum(facts.records))
+        noise = config.count_noise or 0.0
+        if found is None or not config.prediction:
+            return scales_of(problem, found, noise)
+        return steady_scales(problem, found, noise, sum(facts.records))
 
     def begin(found: Any) -> tuple[ScoringState, None]:
         start = start_of(config, problem, scaled(found), sum(facts.records))
@@ -763,11 +786,10 @@ def _next_level(
         return Level(old.bound, old.miss)
     assert config.gradient_norm is not None
     records, counts = xp.maximum(state.records[number], 1.0), problem.family == "poisson"
-    pilot = xp.asarray(_PILOT)
-    if not counts:
-        square = xp.trace(told.scored.meat) / xp.maximum(xp.trace(told.scored.curvature), 1e-6)
-        square = square - step.explained / records
-        pilot = _PILOT * xp.clip(xp.sqrt(xp.maximum(square, 0.0)), 0.2, 1.2)
+    square = xp.trace(told.scored.meat) / xp.maximum(xp.trace(told.scored.curvature), 1e-6)
+    square = square - step.explained / records
+    narrowest, widest = (1.0, _MOST_DISPERSION) if counts else (0.2, 1.2)
+    pilot = _PILOT * xp.clip(xp.sqrt(xp.maximum(square, 0.0)), narrowest, widest)
     top = _top(xp, problem, start, old.sigma)
     least = xp.where(start.mean < 0.5, 1.3 / xp.sqrt(start.mean) / config.gradient_norm, 0.0)
     following = xp.minimum(number + 1, rounds - 1)
@@ -776,7 +798,7 @@ def _next_level(
     unit = config.gradient_norm * math.sqrt(p) * noise
     found = clip_level(
         *(xp, told.residuals, told.s_residuals, records, unit, config.gradient_norm, top),
-        least if counts else 0.0,
+        *((least, _COUNTS_SIGMA) if counts else (0.0,)),
     )
     if problem.residuals == "whole":
         found = Level(top, 0.0 * found.miss)
@@ -826,7 +848,7 @@ class Fitted(NamedTuple):
     `centre` and `scale` (d,) lead back to the features. `evidence` is what tests of nested models
     need, `without_cases` says of which parties cases cannot be told from none. `weak` (p, p) is the
     prior's covariance along directions whose curvature cannot be told from noise. `heavy` says that
-    wide residuals were clipped in a heavy tail."""
+    wide residuals were clipped in a heavy tail. `moved` (p,) is the last step."""
 
     theta: np.ndarray
     covariance: np.ndarray
@@ -842,6 +864,7 @@ class Fitted(NamedTuple):
     means: GroupMeans | None = None
     linear: np.ndarray | None = None
     heavy: bool = False
+    moved: np.ndarray | None = None
 
 
 def fitted(terms: Terms, value: ScoringState, by_model: bool = False) -> Fitted:
@@ -883,6 +906,7 @@ def fitted(terms: Terms, value: ScoringState, by_model: bool = False) -> Fitted:
         _group_means(terms, state, last, step),
         step.linear,
         _heavy(terms, state, last - 1),
+        step.theta - point.theta[last],
     )
 
 

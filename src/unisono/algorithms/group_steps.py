@@ -26,8 +26,10 @@ import numpy as np
 from scipy.special import logit
 
 _LEAST_SHARE = 0.002
-# Means of groups are kept from zero: in rounds before the last by this and so many deviations.
-_LEAST_RATIO, _LEAST_CHANCE, _PILOT_RATIO, _PILOT_DEVIATIONS = 0.05, 0.002, 0.08, 1.5
+# Means of groups are kept from zero: in rounds before the last by so many deviations too.
+_LEAST_RATIO, _LEAST_CHANCE, _PILOT_DEVIATIONS = 0.05, 0.002, 1.5
+# By how much the level of counts may grow in a round.
+_MOST_LEVEL = 20.0
 # Changes of log-odds below which a logistic step is straight enough.
 _STRAIGHT = 0.2
 
@@ -98,21 +100,20 @@ def count_step(
     mean_row: Any,
     centre: Any,
     scale: Any,
-    last: bool,
+    floor: Any,
 ) -> tuple[Any, Any, Any]:
     """The way (p,) of counts in standardized coordinates, its Jacobian (p, p) by the linear way,
     and d, its error, π, q₁ and q₀ (5, d). `error` (p,) are those of the linear way, `mean_row` (p,)
-    is z̄."""
-    level = 1 + xp.clip(way @ mean_row, -0.8, 4.0)
+    is z̄. Ratios of means stay above `floor`, which is 0 in the last round."""
+    level = 1 + xp.clip(way @ mean_row, -0.8, _MOST_LEVEL)
     slopes, errors = way[1:] / level, error[1:] / level
     share = xp.clip(centre + mean_row[1:] * scale, _LEAST_SHARE, 1 - _LEAST_SHARE)
     above, below = _changes(xp, groups, slopes / scale, share)
     unsure = errors / scale
 
     def kept(change: Any, part: Any) -> Any:
-        least = xp.asarray(_LEAST_RATIO)
-        if not last:
-            least = xp.clip(_PILOT_DEVIATIONS * unsure * part, _PILOT_RATIO, 0.8)
+        least = xp.clip(_PILOT_DEVIATIONS * unsure * part, floor, 0.8)
+        least = xp.where(floor > 0, least, _LEAST_RATIO)
         return xp.maximum(1 + change, least)
 
     one, other = kept(above, 1 - share), kept(below, share)
@@ -148,10 +149,11 @@ def chance_step(
     scale: Any,
     first: Any,
     stretch: Any,
-    last: bool,
+    floor: Any,
 ) -> tuple[Any, Any, Any]:
     """The same of the binomial, for a way whose slopes were multiplied by `stretch` and the
-    `straight` one, from the point `theta`; in the `first` round all have the `mean` probability."""
+    `straight` one, from the point `theta`; in the `first` round all have the `mean` probability.
+    Variances of groups stay above `floor`, which is 0 in the last round."""
     unit = theta[1:] / scale
     base = theta[0] + _changes(xp, groups, unit, centre)[1]
     own_base = xp.where(first, xp.log(mean / (1 - mean)), base)
@@ -162,8 +164,9 @@ def chance_step(
 
     def moved(chance: Any, change: Any, part: Any) -> tuple[Any, Any]:
         variance = chance * (1 - chance)
-        deviation = (0.25 if last else 1.0) * variance * unsure * part
+        deviation = xp.where(floor > 0, 1.0, 0.25) * variance * unsure * part
         least = xp.minimum(deviation, 0.5 * xp.minimum(chance, 1 - chance))
+        least = xp.maximum(least, (1 - xp.sqrt(1 - 4 * floor)) / 2)
         least = xp.maximum(least, _LEAST_CHANCE)
         new = xp.clip(chance + variance * change, least, 1 - least)
         change = xp.log(new / (1 - new)) - xp.log(chance / (1 - chance))

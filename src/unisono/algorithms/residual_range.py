@@ -6,12 +6,12 @@ side, and much less if they do not, with
 
     T±(R) = E (±u - c R)₊
 
-so that R minimizes (a R)² + n² (4 |T₊ - T₋| + min(T₊, T₋) / 5)², where a R is the deviation of the
-noise. Tails are read from noisy counts of u in fixed bins: each side is modeled as lognormal,
-u = m + s (e^(σ Z) - 1) with Z normal, through its upper fifth and the farthest level that stands
-out of the noise. σ = 0 is a normal tail, to which noise draws it. Counts that certainly lie beyond
-are added. The expected effect of the clip is reported and is added to the variance: it rests on a
-model of the tail and is not a proved bound.
+so that R minimizes (a R)² + n² (2 |T₊ - T₋| + min(T₊, T₋) / 5)²: a R is the deviation of the noise,
+and the rest is what the clip is expected to take away. Tails are read from noisy counts of u in
+fixed bins. Each side is modeled as lognormal, u = m + s (e^(σ Z) - 1) with Z normal, through its
+upper fifth and the farthest level that stands out of the noise. σ = 0 is a normal tail, to which
+noise draws it. Counts that certainly lie beyond are added. The expected effect of the clip is
+reported and is added to the variance: it rests on a model of the tail and is not a proved bound.
 
 Everything here is post-processing of the histogram. `xp` is NumPy, or JAX inside a run.
 """
@@ -31,14 +31,13 @@ BINS = len(_EDGES) - 1
 # σ of a lognormal tail: what is taken where noise hides it, and the largest one.
 _USUAL_SIGMA, _MOST_SIGMA = 0.1, 2.0
 _SIGMAS = np.linspace(0.02, _MOST_SIGMA, 200)
+# A tail of one group moves a coefficient by more than it moves the mean.
+_SIDES = 2.0
 # Deviations of noise beyond which counts are certainly there.
 _CERTAIN = 2.5
 # In deviations of u: the least R, and the noise below which a wider clip is worth more.
 _LEAST_LEVEL, _CHEAP = 2.2, 0.35
-
-
-# σ of a tail, and by how much it exceeds that of the other side, from which on the clip may matter
-# more than is modeled: it may be the tail of one group alone, whose own tail is then heavier.
+# σ of a heavy tail, and by how much it exceeds that of the other side.
 _HEAVY, _ONE_SIDED = 0.75, 0.25
 
 
@@ -55,25 +54,37 @@ def place_of(lengths: Any) -> Any:
 
 
 def clip_level(
-    xp: Any, counts: Any, noise: Any, records: Any, unit: Any, clip: float, top: Any, least: Any
+    xp: Any,
+    counts: Any,
+    noise: Any,
+    records: Any,
+    unit: Any,
+    clip: float,
+    top: Any,
+    least: Any,
+    heaviest: float = _MOST_SIGMA,
 ) -> Level:
     """R in [least, top] for records with these counts (bins,), of this noise each; `unit` is a, the
     noise of a gradient for R = 1, and `clip` is c."""
-    sides, spread = _sides(xp, counts, noise, records, top)
+    sides, spread = _sides(xp, counts, noise, records, top, heaviest)
     grid = xp.exp(xp.linspace(math.log(0.05), xp.log(xp.maximum(40.0, 1.05 * top)), 160))
     above, below = (_beyond(xp, side, top, clip * grid) for side in sides)
     apart, both = xp.abs(above - below), xp.minimum(above, below)
-    cost = (unit * grid) ** 2 + (records * (4 * apart + both / 5)) ** 2
+    cost = (unit * grid) ** 2 + (records * (_SIDES * apart + both / 5)) ** 2
     bound = grid[xp.argmin(cost)]
+    doubt = BINS / 2 * (noise / records / 0.1) ** 2
+    spread = (spread + doubt * xp.maximum(spread, 1.0)) / (1 + doubt)
     bound = xp.maximum(bound, _CHEAP * spread * xp.sqrt(records) / unit)
     bound = xp.maximum(bound, _LEAST_LEVEL * spread / clip)
     bound = xp.minimum(xp.maximum(bound, least), top)
-    return Level(bound, records * xp.interp(bound, grid, 2 * apart + both / 5))
+    return Level(bound, records * xp.interp(bound, grid, _SIDES * apart + both / 5))
 
 
 def heavy_tail(counts: Any, noise: float, records: float, top: float) -> bool:
-    """Whether one side has a heavy tail."""
-    lighter, heavier = sorted(side.sigma for side in _sides(np, counts, noise, records, top)[0])
+    """Whether one side has a heavy tail. It may be the tail of one group alone, whose own tail is
+    then heavier than is modeled."""
+    sides, _ = _sides(np, counts, noise, records, top, _MOST_SIGMA)
+    lighter, heavier = sorted(side.sigma for side in sides)
     return bool(heavier > _HEAVY and heavier - lighter > _ONE_SIDED)
 
 
@@ -89,14 +100,16 @@ class _Side(NamedTuple):
     scale: Any
 
 
-def _sides(xp: Any, counts: Any, noise: Any, records: Any, top: Any) -> tuple[list[_Side], Any]:
+def _sides(
+    xp: Any, counts: Any, noise: Any, records: Any, top: Any, heaviest: float
+) -> tuple[list[_Side], Any]:
     """Both sides, and the deviation of a normal law with the same 10 % and 90 % quantiles."""
     edges = xp.asarray(_EDGES)
     shares = xp.where((edges[:-1] < top) & (edges[1:] > -top), counts, 0.0) / records
     error = noise / records
     low, middle, high = _quantiles(xp, shares, xp.clip(edges, -top, top), (0.1, 0.5, 0.9))
-    above = _side(xp, shares, edges, error, top, middle)
-    below = _side(xp, shares[::-1], -edges[::-1], error, top, -middle)
+    above = _side(xp, shares, edges, error, top, middle, heaviest)
+    below = _side(xp, shares[::-1], -edges[::-1], error, top, -middle, heaviest)
     return [above, below], (high - low) / 2.56
 
 
@@ -115,7 +128,9 @@ def _quantiles(xp: Any, shares: Any, edges: Any, levels: tuple[float, ...]) -> A
     return xp.interp(xp.asarray(levels), rising, edges)
 
 
-def _side(xp: Any, shares: Any, edges: Any, error: Any, top: Any, middle: Any) -> _Side:
+def _side(
+    xp: Any, shares: Any, edges: Any, error: Any, top: Any, middle: Any, heaviest: float
+) -> _Side:
     raw = xp.concatenate([xp.cumsum(shares[::-1])[::-1], xp.zeros(1)])
     ends = xp.clip(edges, -top, top)
     falling = _falling(xp, raw)
@@ -133,6 +148,7 @@ def _side(xp: Any, shares: Any, edges: Any, error: Any, top: Any, middle: Any) -
     trust = xp.where(far < 0.14, 1 / (1 + 4 * (doubt / far) ** 2), 0.0)
     sigma = xp.interp(outer / inner, ratios, xp.asarray(_SIGMAS))
     sigma = _USUAL_SIGMA + trust * (sigma - _USUAL_SIGMA)
+    sigma = xp.minimum(sigma, heaviest)
     scale = inner / xp.expm1(sigma * one)
     scale = xp.maximum(scale, xp.where(far < 0.14, outer / xp.expm1(sigma * other), 0.0))
     return _Side(raw, edges, error, middle, sigma, scale)

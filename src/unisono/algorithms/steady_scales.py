@@ -65,7 +65,7 @@ def steady_scales(problem: GeneralizedLinear, found: Any, noise: float, records:
     def target(counts: np.ndarray, low: float, high: float) -> tuple[float, float]:
         return quantile_scale(to_bells(counts, noise, records), low, high)
 
-    return read_scales(problem, found, column, target)
+    return read_scales(problem, found, column, target, noise)
 
 
 def number_scale(counts: np.ndarray, noise: float, records: int) -> tuple[float, float]:

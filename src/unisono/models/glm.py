@@ -48,6 +48,9 @@ _FAMILY = (
 # Standard deviations of scores, above which estimates fall short (8,000 records, epsilon 3): of
 # log-odds 3.5 was right and 5 a sixth short; of log-rates .75 was right and 1.25 a sixth short.
 _WIDEST_SCORES = {"binomial": 4.0, "poisson": 1.0}
+# The square of a change of scores in the last round, beyond what noise explains, from which on a
+# step may fall short.
+_LONGEST_STEP = 1.0
 # What one-sided tests at 5 % are made of, and the least share that the first release tells.
 _DEVIATIONS = 1.645
 _LEAST_SHARE = 0.0101
@@ -356,9 +359,20 @@ def _doubts(problem: GeneralizedLinear, found: Fitted) -> tuple[str, ...]:
     """Few rounds of Newton's method from the intercept alone do not reach where scores spread very
     widely, as they do without end where classes are separated. Columns count as if they were
     independent, and what noise adds to the squares is taken off. A heavy tail of one group is
-    clipped more than that of all says."""
+    clipped more than that of all says. Steps of indicators are exact at any length, those of
+    numbers and of the level are not."""
     if found.heavy and problem.family == "gaussian":
         return (_HEAVY_TAIL,)
+    if problem.family != "gaussian" and found.moved is not None:
+        numbers = np.concatenate([[True], problem.numeric])
+        noise = 4 * float(np.trace(found.covariance[numbers][:, numbers]))
+        moved = float(np.linalg.norm(found.moved[numbers]))
+        if moved**2 > _LONGEST_STEP + noise:
+            return (
+                f"The last round still changed scores by {moved:.1f} in {LINKS[problem.family]}: "
+                "few rounds fall short of such large effects. Estimates may be too near to zero "
+                "and intervals too narrow; narrower bounds or a larger epsilon help.",
+            )
     widest = _WIDEST_SCORES.get(problem.family, np.inf)
     square = float(np.sum(found.theta[1:] ** 2) - np.trace(found.covariance[1:, 1:]))
     if square <= widest**2:

@@ -14,6 +14,7 @@ Noisy counts are moved to the nearest shares (on the simplex), which is post-pro
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -26,7 +27,7 @@ from unisono.problems.glm import Columns, GeneralizedLinear
 from unisono.releases.algorithm import Algorithm, AlgorithmConfig, AlgorithmKind
 from unisono.releases.release import Priced, Release
 from unisono.releases.rows import Ones
-from unisono.releases.table import Block, Table, lone_weight, table_columns
+from unisono.releases.table import Block, Table, TableRecords, lone_weight
 
 BINS = 32  # of every number
 _LEAST_SPREAD = 0.2  # of 0 and 1
@@ -191,11 +192,30 @@ def cell_counts(problem: GeneralizedLinear) -> tuple[int, ...]:
 def table(problem: GeneralizedLinear, facts: Facts) -> Table:
     """One block, in which every column is a level: a record counts in one cell of each."""
     sizes = cell_counts(problem)
-    starts = np.cumsum([0, *sizes[:-1]])
-    places = np.cumsum([0, *(own.width for own in problem.columns)])
+    block = Block("columns", Ones(), _Target(problem), _Cells(problem), sizes)
+    return Table((block,), group=facts.group)
 
-    def cells(public: Any, features: Any) -> Any:
-        found = []
+
+@dataclass(frozen=True)
+class _Target:
+    """The target, whose presence is that of the record."""
+
+    problem: GeneralizedLinear
+
+    def __call__(self, public: Any, features: Any) -> Any:
+        return features[:, self.problem.features]
+
+
+@dataclass(frozen=True)
+class _Cells:
+    """In which cell of each column a record counts (n, columns)."""
+
+    problem: GeneralizedLinear
+
+    def __call__(self, public: Any, features: Any) -> Any:
+        problem, found = self.problem, []
+        starts = np.cumsum([0, *cell_counts(problem)[:-1]])
+        places = np.cumsum([0, *(own.width for own in problem.columns)])
         for own, place in zip(problem.columns, places, strict=False):
             if own.shares is not None:
                 continue
@@ -207,11 +227,6 @@ def table(problem: GeneralizedLinear, facts: Facts) -> Table:
         if problem.offset is not None:
             found.append(bin_of(features[:, problem.features + 1], *problem.offset))
         return jnp.stack([start + own for start, own in zip(starts, found, strict=True)], axis=1)
-
-    def there(public: Any, features: Any) -> Any:
-        return features[:, problem.features]
-
-    return Table((Block("columns", Ones(), there, cells, sizes),), group=facts.group)
 
 
 def _target_bin(problem: GeneralizedLinear, y: Any) -> Any:
@@ -258,7 +273,7 @@ def counted_once(width: int, facts: Facts, priced: Priced) -> Algorithm:
     return Algorithm(
         init=lambda: (Opened(jnp.zeros(width, jnp.float32), jnp.int32(0), jnp.float32(0)), None),
         ask=lambda state: (),
-        local=lambda public, own, records: (own, (public, table_columns(facts, records))),
+        local=TableRecords(facts.group),
         merge=merge,
         result=pack,
     )

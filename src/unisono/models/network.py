@@ -39,6 +39,8 @@ from unisono.releases.algorithm import AlgorithmKind
 _SEED = 20_240_229
 _MOST_PARAMETERS = 10_000_000
 
+_RANKS = "Its scores rank records but are not calibrated: clipped gradients make rare classes rarer"
+
 
 def first_parameters(sizes: tuple[int, ...], activation: str) -> dict[str, dict[str, np.ndarray]]:
     """Weights and biases of layers of these sizes, equal on every machine."""
@@ -116,7 +118,8 @@ def pose(
             "arrays": {name: list(array.shape) for name, array in found.items()},
         }
         if frame.classes:
-            return shown | {"classes": list(frame.classes)}
+            classes = {"classes": list(frame.classes), "calibrated": False}
+            return shown | classes | {"note": _RANKS}
         targets = frame.targets
         return shown | {"target_scaling": {"centre": targets.centre, "half": targets.half}}
 

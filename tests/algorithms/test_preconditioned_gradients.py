@@ -185,7 +185,7 @@ def test_the_last_rounds_lead_to_the_calibrated_model(slope, shift):
         scaled = clip / np.maximum(np.linalg.norm(rows, axis=1), 1.0) * slopes
         added = scaled[:, None] * rows
         assert np.linalg.norm(added, axis=1).max() <= clip * (1 + 1e-6)
-        gradient = 3.0 / clip * added.sum(axis=0)[:2]
+        gradient = 2.5 / clip * added.sum(axis=0)[:2]
         moved = _calibrated(axis, moved, gradient, 0.0, 200_000.0, number)
     found = 1 + float(moved[0]) / scores.std()
     level = (1 - found) * scores.mean() + float(moved[1])

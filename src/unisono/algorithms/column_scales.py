@@ -35,6 +35,8 @@ _LEAST_SPREAD = 0.2  # of 0 and 1
 _QUINTILES, _TWENTIETHS = 1.68, 3.29
 # Noise of one count among dozens is rarely so many times as large as that of the negative ones.
 _STANDS_OUT = 3.0
+# How many spreads are far out, and the share of records there from which on a tail is heavy.
+_FAR, HEAVY = 4.0, 0.025
 
 
 class ColumnScalesConfig(AlgorithmConfig):
@@ -42,13 +44,15 @@ class ColumnScalesConfig(AlgorithmConfig):
 
 
 class Scales(NamedTuple):
-    """Middles and spreads of the features (d,), of the target, and the offset's middle."""
+    """Middles and spreads of the features (d,), of the target, and the offset's middle; and of each
+    feature the share of records that is certainly far out (d,)."""
 
     centre: np.ndarray
     scale: np.ndarray
     mean: float
     spread: float
     offset: float
+    far: Any = ()
 
 
 def scales_of(problem: GeneralizedLinear, found: Any) -> Scales:
@@ -70,10 +74,15 @@ def read_scales(
         cells = np.split(unpack(np.asarray(found)).total, np.cumsum(sizes)[:-1])
     counted = len(_counted(problem))
     columns, counts = iter(cells[:counted]), cells[counted]
-    pairs = [
-        column(own, next(columns)) if own.shares is None else value_scale(own.shares)
-        for own in problem.columns
-    ]
+    pairs, tails = [], []
+    for own in problem.columns:
+        if own.shares is not None:
+            pairs.append(value_scale(own.shares))
+            tails += [0.0] * own.width
+            continue
+        found_here = next(columns)
+        pairs.append(column(own, found_here))
+        tails += [far_part(found_here, *pairs[-1])] if own.number else [0.0] * own.width
     centre, scale = [one for one, _ in pairs], [other for _, other in pairs]
     if problem.family == "binomial":
         mean, spread = float(shares_of(counts)[1]), 1.0
@@ -87,8 +96,25 @@ def read_scales(
         offset = offset_middle(problem, cells[-1])
     empty = np.zeros((0,))
     return Scales(
-        np.concatenate([empty, *centre]), np.concatenate([empty, *scale]), mean, spread, offset
+        np.concatenate([empty, *centre]),
+        np.concatenate([empty, *scale]),
+        mean,
+        spread,
+        offset,
+        np.array(tails),
     )
+
+
+def far_part(counts: np.ndarray, middle: np.ndarray, spread: np.ndarray) -> float:
+    """The share of records further than four spreads from the middle, less two standard deviations
+    of its noise, by noisy counts in bins of [-1, 1]: next to nothing for a normal number, .02 for
+    an exponential one, .075 for a lognormal one with σ = 1.5. Negative counts tell the noise."""
+    middles = np.linspace(-1.0, 1.0, 2 * len(counts) + 1)[1::2]
+    negative = counts[counts < 0]
+    noise = math.sqrt(float(np.mean(negative**2))) if len(negative) else 0.0
+    far = np.abs(middles - middle) > _FAR * spread
+    certain = float(np.sum(counts[far])) - 2 * noise * math.sqrt(float(np.sum(far)))
+    return max(certain, 0.0) / max(float(np.sum(counts)), 1.0)
 
 
 def target_edges(problem: GeneralizedLinear) -> np.ndarray:
@@ -294,10 +320,12 @@ COLUMN_SCALES = AlgorithmKind(
 __all__ = [
     "BINS",
     "COLUMN_SCALES",
+    "HEAVY",
     "Scales",
     "bin_of",
     "column_scale",
     "counted_once",
+    "far_part",
     "quantile_scale",
     "read_scales",
     "scales_of",

@@ -300,7 +300,7 @@ def _vector(problem: GeneralizedLinear) -> int:
 
 class Start(NamedTuple):
     """What the first release told: middles and spreads (d,), the first θ (p,), v there, the largest
-    residual there, the target's own spread and mean."""
+    residual there, the target's own spread and mean, and what of each number lies far out (d,)."""
 
     centre: Any
     scale: Any
@@ -309,6 +309,7 @@ class Start(NamedTuple):
     reach: Any
     spread: Any
     mean: Any
+    far: Any = ()
 
 
 class Point(NamedTuple):
@@ -366,6 +367,7 @@ def start_of(
         problem.reach(mean, config.bend_at),
         scales.spread if problem.family == "gaussian" else 1.0,
         mean,
+        scales.far,
     )
 
 
@@ -822,7 +824,7 @@ class Fitted(NamedTuple):
     `centre` and `scale` (d,) lead back to the features. `evidence` is what tests of nested models
     need, `without_cases` says of which parties cases cannot be told from none. `weak` (p, p) is the
     prior's covariance along directions whose curvature cannot be told from noise. `heavy` says that
-    wide residuals were clipped in a heavy tail."""
+    wide residuals were clipped in a heavy tail; `far` (d,) are those of the start."""
 
     theta: np.ndarray
     covariance: np.ndarray
@@ -838,6 +840,7 @@ class Fitted(NamedTuple):
     means: GroupMeans | None = None
     linear: np.ndarray | None = None
     heavy: bool = False
+    far: np.ndarray = np.zeros(0)
 
 
 def fitted(terms: Terms, value: ScoringState, by_model: bool = False) -> Fitted:
@@ -879,6 +882,7 @@ def fitted(terms: Terms, value: ScoringState, by_model: bool = False) -> Fitted:
         _group_means(terms, state, last, step),
         step.linear,
         _heavy(terms, state, last - 1),
+        start.far,
     )
 
 

@@ -40,13 +40,13 @@ signal; scores around the middle of the records are multiplied by
     (1 - N / T²) / b,    N = Σ_i (m_i / (m_i + τ)) η² k_i σ² + b_i² / (n h)
 
 That rests on a normal law of scores. What it leaves, and what weights and the clip cut, the last
-15 % of the rounds mend: they release the same kind of gradients, but in the coordinates of two
+10 % of the rounds mend: they release the same kind of gradients, but in the coordinates of two
 numbers of the model itself, z = (s, 1) / C' with the centred score s = (β·x - mean) / deviation,
 
-    Σ w (p - y) z,    p = 1 / (1 + exp(-(β·x + δ₁ s + δ₀))),    w = min(1, 1 / |z|),    C' = 3
+    Σ w (p - y) z,    p = 1 / (1 + exp(-(β·x + δ₁ s + δ₀))),    w = min(1, 1 / |z|),    C' = 2.5
 
 times c, so that no label is clipped, and with the noise and the price of every other round. Their
-root is the calibrated model (Cox 1958): a record further than 2.8 deviations from the mean counts
+root is the calibrated model (Cox 1958): a record further than 2.3 deviations from the mean counts
 less, by its score alone. Newton steps of falling length, H for normal scores, lead there, drawn to
 zero as far as the noise outweighs a usual error: (H + (σ² H⁻¹ + 1) / 0.3²)⁻¹.
 
@@ -103,8 +103,8 @@ _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(21)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 # Of all rounds, the part that calibrates, if there are so many; C'; a usual error of calibration;
 # and the longest step.
-_CALIBRATING, _LEAST_ROUNDS = 0.15, 40
-_SCORE_NORM, _USUAL_ERROR, _LONGEST = 3.0, 0.3, 1.0
+_CALIBRATING, _LEAST_ROUNDS = 0.1, 40
+_SCORE_NORM, _USUAL_ERROR, _LONGEST = 2.5, 0.3, 1.0
 
 
 class PreconditionedGradientsConfig(AlgorithmConfig):
@@ -250,7 +250,7 @@ def build(
     last = calibrating(config, problem)
     descents = config.rounds - last
     late = int(descents * (1 - config.average_last))
-    clip = config.clipping_norm
+    clip = config.clipping_norm or 1.0
 
     def begin(found: Any) -> tuple[PreconditionedState, None]:
         known = coordinates_of(config, problem, moments_of(facts.features, found))

@@ -170,7 +170,7 @@ class PrivateLogisticRegression(PrivateLinearClassifier):
         from unisono.models.linear import calibrates
 
         check_is_fitted(self)
-        return calibrates(self._method)
+        return calibrates(self._learnt_method)
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Logarithms of `predict_proba`."""

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from unisono.algorithms.estimands import estimand
 from unisono.algorithms.preconditioned_gradients import (
     MOST_FEATURES,
     PRECONDITIONED_GRADIENTS,
@@ -160,7 +161,7 @@ def posed(loss: str, schema: Schema, algorithm: AlgorithmKind) -> Posed:
             for own, intercept in zip(slopes, intercepts, strict=True)
         ]
         shown: dict[str, Any] = {"loss": problem.loss, "target": frame.target}
-        note = _CLASSES
+        note = f"{estimand('classes')} {_CLASSES}"
         calibrated = calibrates(study.method)
         if frame.classes:
             shown["calibrated"] = calibrated
@@ -168,12 +169,13 @@ def posed(loss: str, schema: Schema, algorithm: AlgorithmKind) -> Posed:
             shown["link"] = "softmax" if several else "logit"
             shown["features"] = {one.name: {"bounds": list(one.bounds)} for one in frame.features}
             quality = _CALIBRATED if calibrated else _UNCALIBRATED
-            note = _PROBABILITIES.format(how=_SOFTMAX if several else _LOG_ODDS, quality=quality)
+            how = _SOFTMAX if several else _LOG_ODDS
+            note = f"{estimand('classes')} {_PROBABILITIES.format(how=how, quality=quality)}"
         if several:
             classes = dict(zip(frame.classes, models, strict=True))
             return {**shown, "classes": classes, "note": note}
         if not frame.classes:
-            return shown | {"note": _SQUARES} | models[0]
+            return shown | {"note": f"{estimand('number')} {_SQUARES}"} | models[0]
         negative, positive = frame.classes
         words = {"positive": positive, "negative": negative, "note": note}
         return shown | words | models[0]
@@ -227,7 +229,7 @@ def scored_line(schema: Schema, algorithm: AlgorithmKind) -> Posed:
     def present(study: Study, result: Result) -> dict[str, Any]:
         found = predicting(made, study, result.value)
         weights = dict(zip(frame.names, map(float, found[1:]), strict=True))
-        shown = {"loss": "squares", "target": frame.target, "note": _LINE}
+        shown = {"loss": "squares", "target": frame.target, "note": f"{estimand('number')} {_LINE}"}
         return shown | {"intercept": float(found[0]), "weights": weights}
 
     def score(study: Study, value: Any, arrays: tuple[np.ndarray, ...]) -> np.ndarray:

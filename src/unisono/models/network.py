@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field
 
+from unisono.algorithms.estimands import estimand
 from unisono.core.privacy import Privacy
 from unisono.core.study import Result, Study
 from unisono.core.trust import Unit
@@ -119,7 +120,7 @@ def pose(
         }
         if frame.classes:
             classes = {"classes": list(frame.classes), "calibrated": False}
-            return shown | classes | {"note": _RANKS}
+            return shown | classes | {"note": f"{estimand('classes')} {_RANKS}"}
         targets = frame.targets
         return shown | {"target_scaling": {"centre": targets.centre, "half": targets.half}}
 

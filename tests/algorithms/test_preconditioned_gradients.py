@@ -161,10 +161,10 @@ def test_scores_that_are_noise_are_shrunk():
     one = np.ones(3)
     known = Coordinates(np.eye(3), 1.7, 1.0, np.eye(3), one, one, np.array([0.0, 0.0, 1.0]))
     theta = np.array([1.0, 0.5, 0.2])
-    quiet, loud = (signal_share(config, known, theta, sigma, 1e6, 100) for sigma in (1e-6, 0.3))
+    quiet, loud = (signal_share(np, config, known, theta, sigma, 1e6, 100) for sigma in (1e-6, 0.3))
     assert quiet == pytest.approx(1.0, abs=0.01)
     assert 0.3 <= loud < 0.9
-    assert signal_share(config, known, theta, 1e-6, 50, 100) < 0.9  # so does a small sample
+    assert signal_share(np, config, known, theta, 1e-6, 50, 100) < 0.9  # so does a small sample
 
 
 @pytest.mark.parametrize(("slope", "shift"), [(0.5, -1.0), (1.8, 0.7), (1.0, 0.0)])
@@ -179,7 +179,7 @@ def test_the_last_rounds_lead_to_the_calibrated_model(slope, shift):
     labels = 2.0 * (generator.random(200_000) < expit(slope * scores + shift)) - 1
     moved = jnp.zeros(2)
     for number in range(rounds):
-        asked = _asked_of_scores(axis, moved, clip)
+        asked = _asked_of_scores(np, axis, moved, clip)
         rows = features @ np.asarray(asked.matrix).T
         slopes = np.asarray(linear_loss().coefficients(asked.parameters, rows, labels))
         scaled = clip / np.maximum(np.linalg.norm(rows, axis=1), 1.0) * slopes

@@ -67,6 +67,7 @@ from pydantic import Field
 
 from unisono.accounting import gaussian
 from unisono.algorithms.descent import Rounds, signal
+from unisono.algorithms.noisy_scores import arrays_of
 from unisono.algorithms.objectives import mean_of
 from unisono.algorithms.row_moments import ROW_MOMENTS, moments_of
 from unisono.core.algorithm import Aggregate, Facts
@@ -260,14 +261,17 @@ def build(
         return PreconditionedState(*first), None
 
     def ask(state: PreconditionedState) -> Asked:
-        known = state.coordinates
-        descent = Asked(known.matrix / known.norm, known.norm * state.parameters, jnp.float32(1))
-        if not last:
-            return descent
-        axis = score_axis(config, problem, state, priced.noise_std)
-        asked = _asked_of_scores(axis, state.moved, clip)
+        xp, _ = arrays_of(state)
+        if xp is np:  # nothing is compiled for a message
+            state = jax.tree.map(np.asarray, state)
+        known, asked = state.coordinates, None
+        descent = Asked(known.matrix / known.norm, known.norm * state.parameters, 1.0)
+        if last:
+            axis = score_axis(xp, config, problem, state, priced.noise_std)
+            asked = _asked_of_scores(xp, axis, state.moved, clip)
         here = state.round >= descents
-        return jax.tree.map(lambda one, other: jnp.where(here, one, other), asked, descent)
+        pairs = zip(descent if asked is None else asked, descent, strict=True)
+        return Asked(*(xp.asarray(xp.where(here, *pair), xp.float32) for pair in pairs))
 
     def weighed(public: Asked, own: None, records: Records) -> tuple[None, Any]:
         features, labels = records.columns
@@ -290,7 +294,7 @@ def build(
         descended = PreconditionedState(known, *own)
         if not last:
             return descended
-        axis = score_axis(config, problem, state, priced.noise_std)
+        axis = score_axis(jnp, config, problem, state, priced.noise_std)
         number, noise = state.round - descents, priced.noise_std * _SCORE_NORM / clip
         found = records * _SCORE_NORM / clip * mean[:2]
         point = _calibrated(axis, state.moved, found, noise / math.sqrt(last), records, number)
@@ -331,16 +335,19 @@ def weights_of(
     noise_std: float,
 ) -> np.ndarray:
     """β for rows (u, 1): (p,) or (p, classes), in single precision as other linear models'."""
+    state = jax.tree.map(np.asarray, state)
     theta = state.average if config.average_last else state.parameters
     if problem.loss != "logistic" or config.regularisation or not int(state.round):
         return np.asarray(state.coordinates.matrix.T @ theta, np.float32)
-    weights, mean, deviation = score_axis(config, problem, state, noise_std)
+    weights, mean, deviation = score_axis(np, config, problem, state, noise_std)
     factor = 1 + state.moved[0] / deviation
     weights = factor * weights
-    return np.asarray(weights.at[-1].add((1 - factor) * mean + state.moved[1]), np.float32)
+    weights[-1] += (1 - factor) * mean + state.moved[1]
+    return np.asarray(weights, np.float32)
 
 
 def score_axis(
+    xp: Any,
     config: PreconditionedGradientsConfig,
     problem: ClassificationLoss,
     state: PreconditionedState,
@@ -349,8 +356,9 @@ def score_axis(
     """What the descent has found, without its noise's part of scores."""
     known = state.coordinates
     theta = state.average if config.average_last else state.parameters
-    records = jnp.maximum(state.records, 1.0)
+    records = xp.maximum(state.records, 1.0)
     factor = signal_share(
+        xp,
         config,
         known,
         theta,
@@ -360,19 +368,20 @@ def score_axis(
     )
     mean = known.middle @ theta
     weights = factor * (known.matrix.T @ theta)
-    deviation = factor * jnp.sqrt(_spread(known, theta))
-    return ScoreAxis(weights.at[-1].add((1 - factor) * mean), mean, jnp.clip(deviation, 0.1, 10.0))
+    weights = weights + (1 - factor) * mean * xp.eye(len(weights))[-1]
+    deviation = factor * xp.sqrt(_spread(xp, known, theta))
+    return ScoreAxis(weights, mean, xp.clip(deviation, 0.1, 10.0))
 
 
-def _asked_of_scores(axis: ScoreAxis, moved: Any, clip: float) -> Asked:
+def _asked_of_scores(xp: Any, axis: ScoreAxis, moved: Any, clip: float) -> Asked:
     """A round in the coordinates (s, 1) / C'."""
     p = len(axis.weights)
-    one = jnp.zeros(p).at[-1].set(1.0)
-    rows = jnp.stack([(axis.weights - axis.mean * one) / axis.deviation, one]) / _SCORE_NORM
-    point = _SCORE_NORM * jnp.stack([axis.deviation + moved[0], axis.mean + moved[1]])
-    return Asked(
-        jnp.zeros((p, p)).at[:2].set(rows), jnp.zeros(p).at[:2].set(point), jnp.float32(clip)
-    )
+    one = xp.eye(p)[-1]
+    rows = xp.stack([(axis.weights - axis.mean * one) / axis.deviation, one]) / _SCORE_NORM
+    point = _SCORE_NORM * xp.stack([axis.deviation + moved[0], axis.mean + moved[1]])
+    rest = xp.zeros(p - 2)
+    matrix = xp.concatenate([rows, xp.zeros((p - 2, p))])
+    return Asked(matrix, xp.concatenate([point, rest]), clip)
 
 
 def _calibrated(
@@ -390,14 +399,15 @@ def _calibrated(
     return moved - step
 
 
-def _spread(known: Coordinates, theta: Any) -> Any:
+def _spread(xp: Any, known: Coordinates, theta: Any) -> Any:
     """By how much scores of usual records vary."""
-    towards = known.middle / jnp.maximum(jnp.linalg.norm(known.middle), 1e-9)
+    towards = known.middle / xp.maximum(xp.linalg.norm(known.middle), 1e-9)
     slopes = known.vectors.T @ (theta - towards * (towards @ theta))
-    return jnp.maximum(slopes**2 @ known.variances, 1e-9)
+    return xp.maximum(slopes**2 @ known.variances, 1e-9)
 
 
 def signal_share(
+    xp: Any,
     config: PreconditionedGradientsConfig,
     known: Coordinates,
     theta: Any,
@@ -407,18 +417,18 @@ def signal_share(
 ) -> Any:
     """By how much scores around the middle are multiplied, so that they are neither too large by
     the noise nor too small where the descent of so many rounds did not arrive."""
-    spread = _spread(known, theta)
-    scores = known.middle @ theta + jnp.sqrt(spread) * _NODES
-    chances = 1 / (1 + jnp.exp(-jnp.clip(scores, -30.0, 30.0)))
-    curvature = _WEIGHED * jnp.maximum(_WEIGHTS @ (chances * (1 - chances)), 1e-4)
+    spread = _spread(xp, known, theta)
+    scores = known.middle @ theta + xp.sqrt(spread) * _NODES
+    chances = 1 / (1 + xp.exp(-xp.clip(scores, -30.0, 30.0)))
+    curvature = _WEIGHED * xp.maximum(_WEIGHTS @ (chances * (1 - chances)), 1e-4)
     grid, gains, arrivals = _response(rounds, config.momentum, config.average_last)
-    place = jnp.log(jnp.clip(known.rate * curvature * known.variances, grid[0], grid[-1]))
-    gain, arrival = (jnp.interp(place, np.log(grid), part) for part in (gains, arrivals))
+    place = xp.log(xp.clip(known.rate * curvature * known.variances, grid[0], grid[-1]))
+    gain, arrival = (xp.interp(place, np.log(grid), part) for part in (gains, arrivals))
     noise = (known.variances * gain).sum() * (known.rate * sigma) ** 2
-    sampling = (arrival**2).sum() / (jnp.maximum(records, 1.0) * curvature)
+    sampling = (arrival**2).sum() / (xp.maximum(records, 1.0) * curvature)
     others = (noise + sampling) * (1 - 1 / len(theta))  # one direction is the intercept's
-    arrived = jnp.clip(arrival.max(), _LEAST_FACTOR, 1.0)
-    return jnp.maximum(1 - others / spread, _LEAST_FACTOR) / arrived
+    arrived = xp.clip(arrival.max(), _LEAST_FACTOR, 1.0)
+    return xp.maximum(1 - others / spread, _LEAST_FACTOR) / arrived
 
 
 @lru_cache(maxsize=32)

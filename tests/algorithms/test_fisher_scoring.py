@@ -3,6 +3,7 @@
 import warnings
 from itertools import combinations, product
 
+import jax
 import numpy as np
 import pytest
 from scipy.special import expit
@@ -30,7 +31,7 @@ from unisono.core.privacy import Privacy
 from unisono.core.study import Party, Study
 from unisono.core.trust import Relation, Trust
 from unisono.core.values import Private
-from unisono.engines import in_process, rounds
+from unisono.engines import in_process
 from unisono.errors import InvalidInput
 from unisono.problems.glm import Columns, GeneralizedLinear
 from unisono.releases.together import together
@@ -224,15 +225,17 @@ def test_parts_of_a_promise_may_differ_in_rounds():
         assert shown.discloses or ACCOUNTANT.fits(whole, promise.relation, 1.0, 1e-6)
 
 
-def test_equal_studies_are_traced_once():
-    """Another noise and other records of the same shapes: nothing is traced again."""
-    kept = rounds._shared_contribution
-    learnt("binomial", 3.0, [0], records=600)
-    before = kept.cache_info()
-    learnt("binomial", 3.0, [1], records=600)
-    after = kept.cache_info()
-    assert after.misses == before.misses
-    assert after.hits == before.hits + 2
+@pytest.mark.parametrize("family", ["binomial", "gaussian", "poisson"])
+def test_a_fit_of_other_records_and_another_epsilon_compiles_nothing(family):
+    """Records are added up in blocks of one public shape; weights, noise and rules of the number
+    of records are arguments of the program."""
+    compiled = []
+    jax.monitoring.register_event_duration_secs_listener(lambda *event, **_: compiled.append(event))
+    learnt(family, 3.0, [0], records=600)
+    compiled.clear()
+    learnt(family, 2.0, [1], records=2_357)
+    learnt(family, 3.0, [1], records=30_001)
+    assert not [name for name, _ in compiled if "compile" in name]
 
 
 # ------------------------------------------------------------- the step

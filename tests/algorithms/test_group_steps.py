@@ -6,7 +6,7 @@ import pytest
 from scipy.special import expit, logit
 
 from unisono import PrivateGLM
-from unisono.algorithms.fisher_scoring import FISHER_SCORING, record_scores, terms_for
+from unisono.algorithms.fisher_scoring import FISHER_SCORING, record_scores
 from unisono.algorithms.group_steps import GroupMeans, chance_step, count_step, groups_of
 from unisono.algorithms.residual_range import BINS, clip_level, place_of
 from unisono.core.algorithm import agree_facts
@@ -92,10 +92,9 @@ def test_a_record_of_a_wide_line_stays_within_its_bound(residuals):
     line = GeneralizedLinear("gaussian", columns, (-1.0, 1.0), residuals=residuals)
     facts = agree_facts((400,), line.width, Trust.LOCAL)
     study = Study(FISHER_SCORING.method(line, Privacy(2.0, 1e-6)), facts, Trust.LOCAL).begun(None)
-    config = terms_for(study).config
     public = study.algorithm.ask(study.algorithm.init(facts)[0])
     rows = np.random.default_rng(1).normal(0, 30, (500, 2)).astype(np.float32)
-    values = np.asarray(record_scores(config, line, public, jnp.asarray(rows)))
+    values = np.asarray(record_scores(line, public, jnp.asarray(rows)))
     vector = values[:, : 2 + BINS]
     assert np.linalg.norm(vector, axis=1).max() <= 1 + 1e-5
     clipped = np.linalg.norm(vector[:, :2], axis=1) / float(public.split[0])

@@ -56,9 +56,9 @@ def people(family, persons=40, seed=0, wild=0.0):
 
 def parts(family, points, marks, clustered=True):
     """What persons add, before any clip: v, z, y and a, in units of their bounds."""
-    config, problem, public = asked(family)
+    _, problem, public = asked(family)
     public = AskedOfPersons(public, clustered)
-    values = person_scores(recorded, histogram_row, config, problem, public, points, marks)
+    values = person_scores(recorded, histogram_row, problem, public, points, marks)
     values, p = np.asarray(values), problem.parameters
     width = values.shape[1] - 2 * MANY * p - 3
     ends = np.cumsum([width, MANY * p, MANY * p])
@@ -96,9 +96,9 @@ def test_the_meat_is_the_square_of_a_persons_sum(family):
 def test_who_has_one_record_adds_what_the_record_would(family):
     points, _ = people(family)
     marks = jnp.zeros((40, MANY)).at[:, 1].set(1.0)
-    config, problem, public = asked(family)
+    _, problem, public = asked(family)
     p = problem.parameters
-    record = np.asarray(record_scores(config, problem, public, points[:, 1]))
+    record = np.asarray(record_scores(problem, public, points[:, 1]))
     vector, curvature, meat, _ = parts(family, points, marks)
     width = vector.shape[1]
     assert vector == pytest.approx(record[:, :width], abs=1e-5)

@@ -2,6 +2,7 @@
 
 from itertools import combinations, product
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.special import expit
@@ -11,6 +12,9 @@ from unisono.algorithms.preconditioned_gradients import (
     PRECONDITIONED_GRADIENTS,
     Coordinates,
     PreconditionedGradientsConfig,
+    ScoreAxis,
+    _asked_of_scores,
+    _calibrated,
     _response,
     coordinates_of,
     signal_share,
@@ -157,10 +161,43 @@ def test_scores_that_are_noise_are_shrunk():
     one = np.ones(3)
     known = Coordinates(np.eye(3), 1.7, 1.0, np.eye(3), one, one, np.array([0.0, 0.0, 1.0]))
     theta = np.array([1.0, 0.5, 0.2])
-    quiet, loud = (signal_share(config, known, theta, sigma, 1e6) for sigma in (1e-6, 0.3))
+    quiet, loud = (signal_share(np, config, known, theta, sigma, 1e6, 100) for sigma in (1e-6, 0.3))
     assert quiet == pytest.approx(1.0, abs=0.01)
     assert 0.3 <= loud < 0.9
-    assert signal_share(config, known, theta, 1e-6, 50) < 0.9  # so does a small sample
+    assert signal_share(np, config, known, theta, 1e-6, 50, 100) < 0.9  # so does a small sample
+
+
+@pytest.mark.parametrize(("slope", "shift"), [(0.5, -1.0), (1.8, 0.7), (1.0, 0.0)])
+def test_the_last_rounds_lead_to_the_calibrated_model(slope, shift):
+    """Whatever law scores have: normal ones only set the length of steps. No label is clipped."""
+    generator, clip, rounds = np.random.default_rng(2), 0.25, 15
+    skewed = generator.exponential(1.0, 200_000) ** 1.3
+    features = np.column_stack([skewed / 40, generator.normal(0, 0.2, 200_000), np.ones(200_000)])
+    weights = np.array([50.0, 1.0, -3.0])
+    scores = features @ weights
+    axis = ScoreAxis(jnp.asarray(weights), scores.mean(), scores.std())
+    labels = 2.0 * (generator.random(200_000) < expit(slope * scores + shift)) - 1
+    moved = jnp.zeros(2)
+    for number in range(rounds):
+        asked = _asked_of_scores(np, axis, moved, clip)
+        rows = features @ np.asarray(asked.matrix).T
+        slopes = np.asarray(linear_loss().coefficients(asked.parameters, rows, labels))
+        scaled = clip / np.maximum(np.linalg.norm(rows, axis=1), 1.0) * slopes
+        added = scaled[:, None] * rows
+        assert np.linalg.norm(added, axis=1).max() <= clip * (1 + 1e-6)
+        gradient = 2.5 / clip * added.sum(axis=0)[:2]
+        moved = _calibrated(axis, moved, gradient, 0.0, 200_000.0, number)
+    found = 1 + float(moved[0]) / scores.std()
+    level = (1 - found) * scores.mean() + float(moved[1])
+    assert (found, level) == (pytest.approx(slope, rel=0.06), pytest.approx(shift, abs=0.1))
+    chances = expit(found * scores + level)
+    assert chances.mean() == pytest.approx((labels > 0).mean(), rel=0.03)
+
+
+def test_noise_that_outweighs_the_usual_error_leaves_scores_as_they_are():
+    axis = ScoreAxis(jnp.array([1.0, 0.0]), -1.0, 1.5)
+    loud = _calibrated(axis, jnp.zeros(2), jnp.array([300.0, -300.0]), 300.0, 1000.0, 0)
+    assert np.abs(loud).max() < 0.1
 
 
 def test_directions_below_the_noise_are_not_stretched():

@@ -104,11 +104,10 @@ def test_nor_where_sums_are_rounded_once(coarse, name):
 @pytest.fixture
 def in_blocks(coarse, monkeypatch):
     """Records are streamed, in blocks of 64: whoever comes or goes moves others to other blocks."""
-    for module in (streamed, streaming, work):
-        monkeypatch.setattr(module, "BLOCK", 64)
+    monkeypatch.setattr(work, "HELD_BLOCK", 64)
 
     def opened(self, _):
-        return streamed.StreamedColumns.of(self.columns)
+        return streamed.StreamedColumns.of(self.columns, 64)
 
     def silent(world, own, layout, by_value, of=neighbours.silent):
         return of(world, own, layout, by_value=True)  # a stream has no mask

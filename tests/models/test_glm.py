@@ -1,12 +1,16 @@
 """Generalised linear models from study files: families, columns that are no features, words."""
 
+import warnings
+
 import numpy as np
 import pytest
 
+from unisono.algorithms.column_scales import far_part, quantile_scale
 from unisono.algorithms.fisher_scoring import FISHER_SCORING, Fitted
 from unisono.core.privacy import Privacy
 from unisono.data.schema import Schema
 from unisono.errors import InvalidInput
+from unisono.estimators.glm import PrivateGLM
 from unisono.models.glm import GLM, in_units
 from unisono.models.inference import Inference, as_text, determined, p_text
 from unisono.studies.file import parse_study
@@ -203,3 +207,40 @@ def test_directions_whose_curvature_may_be_noise_are_not_determined_however_smal
 
 def test_p_values_are_printed_as_journals_do():
     assert (p_text(0.0499), p_text(0.00002)) == (".050", "<.001")
+
+
+def test_a_heavy_tail_is_named_with_its_remedy_and_a_normal_number_is_not():
+    """By released counts: a lognormal column beside a normal one whose bounds are far out."""
+    generator = np.random.default_rng(0)
+    heavy = np.exp(1.3 * generator.normal(size=8000)).clip(0, 40)
+    normal = generator.normal(size=8000)
+    y = (generator.random(8000) < 1 / (1 + np.exp(-0.5 * np.log(heavy)))).astype(int)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = PrivateGLM(
+            "binomial",
+            epsilon=3.0,
+            delta=1e-6,
+            classes=[0, 1],
+            bounds=([0, -60], [40, 60]),
+            random_state=0,
+        ).fit(np.column_stack([heavy, normal]), y)
+    first, *others = model.summary().notes
+    assert first.startswith("Estimand: log odds ratios")
+    assert [one for one in others if one.startswith("Heavy tail: x0. ") and "log1p" in one]
+
+
+@pytest.mark.parametrize(
+    ("draw", "least", "most"),
+    [
+        (lambda g: g.normal(0, 0.05, 20_000), 0.0, 0.001),
+        (lambda g: g.exponential(0.1, 20_000) - 1, 0.01, 0.024),
+        (lambda g: 0.05 * np.exp(1.5 * g.normal(size=20_000)) - 1, 0.05, 0.09),
+    ],
+)
+def test_the_share_far_out_is_that_of_the_law(draw, least, most):
+    generator = np.random.default_rng(1)
+    counts = np.histogram(draw(generator).clip(-1, 1), 32, (-1, 1))[0]
+    noisy = counts + generator.normal(0, 5, 32)
+    middle, spread = quantile_scale(noisy, -1.0, 1.0)
+    assert least <= far_part(noisy, np.array([middle]), np.array([spread])) <= most

@@ -33,6 +33,10 @@ def posed(algorithm, *classes):
     return LOGISTIC_REGRESSION.pose(config, schema(*classes), algorithm, PRIVACY)
 
 
+def study(algorithm, own, **settings):
+    return SimpleNamespace(method=algorithm.method(own.problem, PRIVACY, **settings))
+
+
 def scores(shown, model):
     """As somebody would compute them who has the result alone."""
     found = np.full(len(AGES), model["intercept"])
@@ -48,8 +52,8 @@ def test_a_result_holds_what_a_probability_needs(classes):
     several = len(classes) > 2
     shape = (rows.shape[1], len(classes)) if several else rows.shape[1]
     beta = np.random.default_rng(0).normal(size=shape)
-    shown = own.present(None, SimpleNamespace(value=beta))
-    assert shown["calibrated"] is True
+    shown = own.present(study(PRECONDITIONED_GRADIENTS, own), SimpleNamespace(value=beta))
+    assert shown["calibrated"] is not several
     if several:
         found = softmax(np.stack([scores(shown, m) for m in shown["classes"].values()], 1), axis=1)
         assert (shown["link"], found) == ("softmax", pytest.approx(softmax(rows @ beta, axis=1)))
@@ -57,11 +61,19 @@ def test_a_result_holds_what_a_probability_needs(classes):
         assert shown["link"] == "logit"
         assert expit(scores(shown, shown)) == pytest.approx(expit(rows @ beta))
     assert "Probabilities are those of logistic regression" in shown["note"]
+    assert ("not calibrated" in shown["note"]) is several
+
+
+@pytest.mark.parametrize("settings", [{"rounds": 20}, {"regularisation": 0.1}])
+def test_without_rounds_for_it_probabilities_are_not_called_calibrated(settings):
+    own = posed(PRECONDITIONED_GRADIENTS, "no", "yes")
+    asked = study(PRECONDITIONED_GRADIENTS, own, **settings)
+    assert not own.present(asked, SimpleNamespace(value=np.ones(3)))["calibrated"]
 
 
 def test_scores_of_unit_rows_are_not_called_probabilities():
     own = posed(GRADIENT_PERTURBATION, "no", "yes")
-    shown = own.present(None, SimpleNamespace(value=np.ones(3)))
+    shown = own.present(study(GRADIENT_PERTURBATION, own), SimpleNamespace(value=np.ones(3)))
     assert shown["calibrated"] is False
     assert "link" not in shown
     assert "not effects or log-odds" in shown["note"]

@@ -32,7 +32,7 @@ from unisono.problems.columns import Bounds, ClusteredColumns
 from unisono.releases.algorithm import Algorithm, AlgorithmConfig, AlgorithmKind
 from unisono.releases.release import Priced, Release
 from unisono.releases.rows import BallPoint
-from unisono.releases.table import Block, Table, lone_weight, table_columns
+from unisono.releases.table import Block, Table, TableRecords, lone_weight
 
 
 class KMeansConfig(AlgorithmConfig):
@@ -123,7 +123,7 @@ def build(
     return Algorithm(
         init=init,
         ask=lambda state: state.centres,
-        local=lambda public, own, records: (own, (public, table_columns(facts, records))),
+        local=TableRecords(facts.group),
         merge=merge,
         result=lambda state: jnp.concatenate([state.centres, state.sizes[:, None]], axis=1),
         within=lambda centres: jnp.clip(centres, -edge, edge),

@@ -14,6 +14,7 @@ Noisy counts are moved to the nearest shares (on the simplex), which is post-pro
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -26,7 +27,7 @@ from unisono.problems.glm import Columns, GeneralizedLinear
 from unisono.releases.algorithm import Algorithm, AlgorithmConfig, AlgorithmKind
 from unisono.releases.release import Priced, Release
 from unisono.releases.rows import Ones
-from unisono.releases.table import Block, Table, lone_weight, table_columns
+from unisono.releases.table import Block, Table, TableRecords, lone_weight
 
 BINS = 32  # of every number
 _LEAST_SPREAD = 0.2  # of 0 and 1
@@ -34,6 +35,8 @@ _LEAST_SPREAD = 0.2  # of 0 and 1
 _QUINTILES, _TWENTIETHS = 1.68, 3.29
 # Deviations beyond which a count among dozens is rarely noise.
 _STANDS_OUT = 2.5
+# How many spreads are far out, and the share of records there from which on a tail is heavy.
+_FAR, HEAVY = 4.0, 0.025
 
 
 class ColumnScalesConfig(AlgorithmConfig):
@@ -41,13 +44,15 @@ class ColumnScalesConfig(AlgorithmConfig):
 
 
 class Scales(NamedTuple):
-    """Middles and spreads of the features (d,), of the target, and the offset's middle."""
+    """Middles and spreads of the features (d,), of the target, and the offset's middle; and of each
+    feature the share of records that is certainly far out (d,)."""
 
     centre: np.ndarray
     scale: np.ndarray
     mean: float
     spread: float
     offset: float
+    far: Any = ()
 
 
 def scales_of(problem: GeneralizedLinear, found: Any, noise: float = 0.0) -> Scales:
@@ -71,10 +76,15 @@ def read_scales(
         cells = np.split(unpack(np.asarray(found)).total, np.cumsum(sizes)[:-1])
     counted = len(_counted(problem))
     columns, counts = iter(cells[:counted]), cells[counted]
-    pairs = [
-        column(own, next(columns)) if own.shares is None else value_scale(own.shares)
-        for own in problem.columns
-    ]
+    pairs, tails = [], []
+    for own in problem.columns:
+        if own.shares is not None:
+            pairs.append(value_scale(own.shares))
+            tails += [0.0] * own.width
+            continue
+        found_here = next(columns)
+        pairs.append(column(own, found_here))
+        tails += [far_part(found_here, *pairs[-1])] if own.number else [0.0] * own.width
     centre, scale = [one for one, _ in pairs], [other for _, other in pairs]
     if problem.family == "binomial":
         mean, spread = float(shares_of(counts)[1]), 1.0
@@ -91,8 +101,25 @@ def read_scales(
         offset = offset_middle(problem, cells[-1])
     empty = np.zeros((0,))
     return Scales(
-        np.concatenate([empty, *centre]), np.concatenate([empty, *scale]), mean, spread, offset
+        np.concatenate([empty, *centre]),
+        np.concatenate([empty, *scale]),
+        mean,
+        spread,
+        offset,
+        np.array(tails),
     )
+
+
+def far_part(counts: np.ndarray, middle: np.ndarray, spread: np.ndarray) -> float:
+    """The share of records further than four spreads from the middle, less two standard deviations
+    of its noise, by noisy counts in bins of [-1, 1]: next to nothing for a normal number, .02 for
+    an exponential one, .075 for a lognormal one with σ = 1.5. Negative counts tell the noise."""
+    middles = np.linspace(-1.0, 1.0, 2 * len(counts) + 1)[1::2]
+    negative = counts[counts < 0]
+    noise = math.sqrt(float(np.mean(negative**2))) if len(negative) else 0.0
+    far = np.abs(middles - middle) > _FAR * spread
+    certain = float(np.sum(counts[far])) - 2 * noise * math.sqrt(float(np.sum(far)))
+    return max(certain, 0.0) / max(float(np.sum(counts)), 1.0)
 
 
 def target_edges(problem: GeneralizedLinear) -> np.ndarray:
@@ -200,11 +227,30 @@ def cell_counts(problem: GeneralizedLinear) -> tuple[int, ...]:
 def table(problem: GeneralizedLinear, facts: Facts) -> Table:
     """One block, in which every column is a level: a record counts in one cell of each."""
     sizes = cell_counts(problem)
-    starts = np.cumsum([0, *sizes[:-1]])
-    places = np.cumsum([0, *(own.width for own in problem.columns)])
+    block = Block("columns", Ones(), _Target(problem), _Cells(problem), sizes)
+    return Table((block,), group=facts.group)
 
-    def cells(public: Any, features: Any) -> Any:
-        found = []
+
+@dataclass(frozen=True)
+class _Target:
+    """The target, whose presence is that of the record."""
+
+    problem: GeneralizedLinear
+
+    def __call__(self, public: Any, features: Any) -> Any:
+        return features[:, self.problem.features]
+
+
+@dataclass(frozen=True)
+class _Cells:
+    """In which cell of each column a record counts (n, columns)."""
+
+    problem: GeneralizedLinear
+
+    def __call__(self, public: Any, features: Any) -> Any:
+        problem, found = self.problem, []
+        starts = np.cumsum([0, *cell_counts(problem)[:-1]])
+        places = np.cumsum([0, *(own.width for own in problem.columns)])
         for own, place in zip(problem.columns, places, strict=False):
             if own.shares is not None:
                 continue
@@ -216,11 +262,6 @@ def table(problem: GeneralizedLinear, facts: Facts) -> Table:
         if problem.offset is not None:
             found.append(bin_of(features[:, problem.features + 1], *problem.offset))
         return jnp.stack([start + own for start, own in zip(starts, found, strict=True)], axis=1)
-
-    def there(public: Any, features: Any) -> Any:
-        return features[:, problem.features]
-
-    return Table((Block("columns", Ones(), there, cells, sizes),), group=facts.group)
 
 
 def _target_bin(problem: GeneralizedLinear, y: Any) -> Any:
@@ -267,7 +308,7 @@ def counted_once(width: int, facts: Facts, priced: Priced) -> Algorithm:
     return Algorithm(
         init=lambda: (Opened(jnp.zeros(width, jnp.float32), jnp.int32(0), jnp.float32(0)), None),
         ask=lambda state: (),
-        local=lambda public, own, records: (own, (public, table_columns(facts, records))),
+        local=TableRecords(facts.group),
         merge=merge,
         result=pack,
     )
@@ -288,10 +329,12 @@ COLUMN_SCALES = AlgorithmKind(
 __all__ = [
     "BINS",
     "COLUMN_SCALES",
+    "HEAVY",
     "Scales",
     "bin_of",
     "column_scale",
     "counted_once",
+    "far_part",
     "quantile_scale",
     "read_scales",
     "scales_of",

@@ -44,7 +44,7 @@ intercept is moved to the mean of residuals.
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -61,6 +61,7 @@ from unisono.algorithms.group_steps import GroupMeans, chance_step, count_step, 
 from unisono.algorithms.nested_tests import Evidence
 from unisono.algorithms.noisy_scores import (
     Scored,
+    arrays_of,
     attenuation,
     modelled_meat,
     noise_aware_step,
@@ -68,6 +69,7 @@ from unisono.algorithms.noisy_scores import (
     positive,
     weak_directions,
     whitened,
+    with_round,
 )
 from unisono.algorithms.party_cases import Cases, cases_of_all, site_places, without_cases
 from unisono.algorithms.person_scores import (
@@ -93,7 +95,7 @@ from unisono.releases.algorithm import (
 )
 from unisono.releases.release import Priced, Release, price
 from unisono.releases.rows import ScoredPoint, into_ball, unpacked
-from unisono.releases.table import Block, Table, lone_weight, table_columns
+from unisono.releases.table import Block, Table, TableRecords, lone_weight
 
 # Of the promise, the part that pays for middles and spreads; in squares of μ it is 7 hundredths.
 SCALES_SHARE = 0.215
@@ -273,19 +275,21 @@ def _scales(config: FisherScoringConfig, problem: GeneralizedLinear) -> tuple[fl
 
 def table(config: FisherScoringConfig, problem: GeneralizedLinear, facts: Facts) -> Table:
     """What a round releases."""
-
-    def values(public: Any, rows: Any) -> Any:
-        return record_scores(config, problem, public, rows)
-
-    def of_persons(public: Any, rows: Any) -> Any:
-        points, marks = rows
-        return person_scores(recorded, histogram_row, config, problem, public, points, marks)
-
     width, p, many = _vector(problem), problem.parameters, facts.group
-    if many == 1:
-        return Table((Block("scores", ScoredPoint(width, p), values),))
     kind = ScoredPoint(width, p, points=many, others=many)
-    return Table((Block("scores", kind, of_persons),), group=many, together=True)
+    return Table((Block("scores", kind, _Scores(problem)),), group=many, together=many > 1)
+
+
+@dataclass(frozen=True)
+class _Scores:
+    """What records add, or persons of several records each."""
+
+    problem: GeneralizedLinear
+
+    def __call__(self, public: Any, rows: Any) -> Any:
+        if isinstance(rows, tuple):
+            return person_scores(recorded, histogram_row, self.problem, public, *rows)
+        return record_scores(self.problem, public, rows)
 
 
 def _bounded_line(problem: GeneralizedLinear) -> bool:
@@ -304,7 +308,7 @@ def _vector(problem: GeneralizedLinear) -> int:
 
 class Start(NamedTuple):
     """What the first release told: middles and spreads (d,), the first θ (p,), v there, the largest
-    residual there, the target's own spread and mean."""
+    residual there, the target's own spread and mean, and what of each number lies far out (d,)."""
 
     centre: Any
     scale: Any
@@ -313,6 +317,7 @@ class Start(NamedTuple):
     reach: Any
     spread: Any
     mean: Any
+    far: Any = ()
 
 
 class Point(NamedTuple):
@@ -329,8 +334,8 @@ class Point(NamedTuple):
 
 class Asked(NamedTuple):
     """All that a record needs to know: a point, the columns' middles and spreads, C_g, C_H, the
-    weights a (3,) and (2,) of the release, and whether residuals beyond k are left out of the
-    gaussian's curvature: not in the first round, see `_inside`."""
+    weights a (3,) and (2,) of the release, whether residuals beyond k are left out of the
+    gaussian's curvature (not in the first round, see `_inside`), and k."""
 
     point: Point
     centre: Any
@@ -340,6 +345,7 @@ class Asked(NamedTuple):
     weights: Any
     split: Any
     bounded: Any
+    bend_at: Any
 
 
 class ScoringState(NamedTuple):
@@ -369,6 +375,7 @@ def start_of(
         problem.reach(mean, config.bend_at) * _dispersion(problem, mean, scales.spread),
         scales.spread if problem.family == "gaussian" else 1.0,
         mean,
+        scales.far,
     )
 
 
@@ -405,17 +412,14 @@ def _norms(config: FisherScoringConfig, problem: GeneralizedLinear, bound: Any) 
     return config.gradient_norm * math.sqrt(p) * bound, config.curvature_norm * p
 
 
-def recorded(
-    config: FisherScoringConfig, problem: GeneralizedLinear, public: Asked, rows: Any
-) -> Recorded:
+def recorded(problem: GeneralizedLinear, public: Asked, rows: Any) -> Recorded:
     """What records (n,) say, before they are bounded."""
-    assert config.bend_at is not None
     features, y, offset, weight = problem.parts(rows)
     point = public.point
     standard = (features - public.centre) / public.scale
     standard = jnp.concatenate([jnp.ones_like(y)[:, None], standard], axis=1)
     scores = standard @ point.theta + offset
-    said = problem.said(scores, y, point.sigma, config.bend_at)
+    said = problem.said(scores, y, point.sigma, public.bend_at)
     row = (standard @ point.whitening.T) * said.root[:, None]
     square = jnp.maximum(jnp.sum(row * row, axis=1), 1e-12)
     # The gaussian's slope is 0 or 1 by y, so that its weight takes it for 1.
@@ -429,11 +433,9 @@ def recorded(
     return Recorded(row, square, said.residual, reach, slope, bend, weight, far)
 
 
-def record_scores(
-    config: FisherScoringConfig, problem: GeneralizedLinear, public: Asked, rows: Any
-) -> Any:
+def record_scores(problem: GeneralizedLinear, public: Asked, rows: Any) -> Any:
     """What every record adds, as `ScoredPoint` takes it: (n, vector + 2 p + 3)."""
-    said = recorded(config, problem, public, rows)
+    said = recorded(problem, public, rows)
     row, square, slope, weight = said.row, said.square, said.slope, said.weight
     most = jnp.maximum(weight, 1e-6)
     by_gradient = public.gradient_norm / (most * jnp.sqrt(square) * said.reach)
@@ -442,7 +444,7 @@ def record_scores(
     gradient = (whole * said.residual / public.gradient_norm)[:, None] * row
     curvature = jnp.sqrt(whole * said.bend / public.curvature_norm)[:, None] * row
     if problem.wide:
-        beside = histogram_row(config, public, gradient, said.residual)
+        beside = histogram_row(public, gradient, said.residual)
         gradient = into_ball(jnp, gradient)
     else:
         beside = (weight * said.far)[:, None][:, : int(_bounded_line(problem))]
@@ -451,11 +453,10 @@ def record_scores(
     return jnp.concatenate([vector, curvature, gradient, shares], axis=1)
 
 
-def histogram_row(config: FisherScoringConfig, public: Asked, gradient: Any, sign: Any) -> Any:
+def histogram_row(public: Asked, gradient: Any, sign: Any) -> Any:
     """The cell (n, bins) of a gradient (n, p) in units of C_g: its length in units of sqrt(p),
     with this sign (n,)."""
-    assert config.gradient_norm is not None
-    unit = config.gradient_norm * public.point.bound
+    unit = public.gradient_norm / math.sqrt(gradient.shape[1])
     length = unit * jnp.sqrt(jnp.sum(gradient * gradient, axis=1))
     own = jax.nn.one_hot(place_of(jnp.sign(sign) * length), BINS)
     return jnp.where(jnp.isfinite(length)[:, None], own, jnp.nan)
@@ -725,38 +726,35 @@ def build(
 
     def begin(found: Any) -> tuple[ScoringState, None]:
         start = start_of(config, problem, scaled(found), sum(facts.records))
-        return jax.tree.map(jnp.asarray, first_state(terms, start)), None
+        return first_state(terms, start), None
 
     def ask(state: ScoringState) -> Any:
+        xp, _ = arrays_of(state)
         start = state.start
-        number = jnp.minimum(state.round, rounds - 1)
-        weights, split = round_weights(jnp, config, problem, number, start.reach)
+        number = xp.minimum(state.round, rounds - 1)
+        weights, split = round_weights(xp, config, problem, number, start.reach)
         norms = _norms(config, problem, state.point.bound)
         place = (state.point, start.centre, start.scale)
-        asked = Asked(*place, *norms, weights, split, number > 0)
+        asked = Asked(*place, *norms, weights, split, 1.0 * (number > 0), config.bend_at)
+        asked = jax.tree.map(lambda part: xp.asarray(part, xp.float32), asked)
+        asked = asked._replace(bounded=asked.bounded > 0)
         if facts.group == 1:
             return asked
         clustered = (number == rounds - 1) | (not _bounded_line(problem))
-        return AskedOfPersons(asked, clustered)
+        return AskedOfPersons(asked, xp.asarray(clustered))
 
     def merge(state: ScoringState, sums: Aggregate) -> ScoringState:
-        number = state.round
-        points = Point(
-            *(old.at[number].set(new) for old, new in zip(state.points, state.point, strict=True))
-        )
-        state = state._replace(
-            points=points,
-            sums=state.sums.at[number].set(jnp.asarray(sums.total / weight, jnp.float32)),
-            records=state.records.at[number].set(jnp.asarray(sums.records, jnp.float32)),
-        )
-        point = next_point(jnp, jax.lax.fori_loop, terms, state, number)
-        return state._replace(point=point, round=number + 1)
+        xp, loop = arrays_of(state)
+        state = with_round(xp, state, sums, weight)
+        point = next_point(xp, loop, terms, state, state.round)
+        point = Point(*(xp.asarray(part, xp.float32) for part in point))
+        return state._replace(point=point, round=state.round + 1)
 
     return Algorithm(
         init=lambda: begin(None),
         begin=begin,
         ask=ask,
-        local=lambda public, own, records: (own, (public, table_columns(facts, records))),
+        local=TableRecords(facts.group),
         merge=merge,
         result=lambda state: state,
     )
@@ -848,7 +846,8 @@ class Fitted(NamedTuple):
     `centre` and `scale` (d,) lead back to the features. `evidence` is what tests of nested models
     need, `without_cases` says of which parties cases cannot be told from none. `weak` (p, p) is the
     prior's covariance along directions whose curvature cannot be told from noise. `heavy` says that
-    wide residuals were clipped in a heavy tail. `moved` (p,) is the last step."""
+    wide residuals were clipped in a heavy tail, `moved` (p,) is the last step; `far` (d,) are those
+    of the start."""
 
     theta: np.ndarray
     covariance: np.ndarray
@@ -865,6 +864,7 @@ class Fitted(NamedTuple):
     linear: np.ndarray | None = None
     heavy: bool = False
     moved: np.ndarray | None = None
+    far: np.ndarray = np.zeros(0)
 
 
 def fitted(terms: Terms, value: ScoringState, by_model: bool = False) -> Fitted:
@@ -907,6 +907,7 @@ def fitted(terms: Terms, value: ScoringState, by_model: bool = False) -> Fitted:
         step.linear,
         _heavy(terms, state, last - 1),
         step.theta - point.theta[last],
+        start.far,
     )
 
 

@@ -12,6 +12,7 @@ of it after the power law is small, and pieces take it up.
 """
 
 import math
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -110,11 +111,30 @@ def _power(hazards: np.ndarray, fine: np.ndarray) -> float:
 def table(problem: ProportionalHazards, facts: Facts) -> Table:
     """One block, in which every column is a level: a record counts in one cell of each."""
     sizes = cell_counts(problem)
-    starts = np.cumsum([0, *sizes[:-1]])
-    places = np.cumsum([0, *(own.width for own in problem.columns)])
+    block = Block("columns", Ones(), _Complete(problem), _Cells(problem), sizes)
+    return Table((block,), group=facts.group)
 
-    def cells(public: Any, rows: Any) -> Any:
-        found = []
+
+@dataclass(frozen=True)
+class _Complete:
+    """A number (n,) that is finite where a record is."""
+
+    problem: ProportionalHazards
+
+    def __call__(self, public: Any, rows: Any) -> Any:
+        return jnp.sum(rows[:, : self.problem.features + 2], axis=1)
+
+
+@dataclass(frozen=True)
+class _Cells:
+    """In which cell of each column a record counts (n, columns)."""
+
+    problem: ProportionalHazards
+
+    def __call__(self, public: Any, rows: Any) -> Any:
+        problem, found = self.problem, []
+        starts = np.cumsum([0, *cell_counts(problem)[:-1]])
+        places = np.cumsum([0, *(own.width for own in problem.columns)])
         for own, place in zip(problem.columns, places, strict=False):
             numbers = rows[:, place : place + own.width]
             found.append(bin_of(numbers[:, 0], -1.0, 1.0) if own.number else value_of(numbers))
@@ -124,11 +144,6 @@ def table(problem: ProportionalHazards, facts: Facts) -> Table:
         cell = jnp.where(event > 0.5, inside, _TIMES + inside)
         found.append(jnp.where(time > 1, 2 * _TIMES, cell))
         return jnp.stack([start + own for start, own in zip(starts, found, strict=True)], axis=1)
-
-    def there(public: Any, rows: Any) -> Any:
-        return jnp.sum(rows[:, : problem.features + 2], axis=1)
-
-    return Table((Block("columns", Ones(), there, cells, sizes),), group=facts.group)
 
 
 def release(config: HazardScalesConfig, problem: ProportionalHazards, facts: Facts) -> Release:

@@ -25,6 +25,7 @@ an average of them in which early times, up to the stop, count more.
 """
 
 import math
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -36,10 +37,12 @@ from unisono.accounting import gaussian
 from unisono.algorithms.hazard_scales import HAZARD_SCALES, HazardScales, scales_of
 from unisono.algorithms.noisy_scores import (
     Scored,
+    arrays_of,
     noise_aware_step,
     numpy_loop,
     positive,
     whitened,
+    with_round,
 )
 from unisono.core.algorithm import Aggregate, Facts
 from unisono.core.privacy import Privacy
@@ -49,7 +52,7 @@ from unisono.problems.survival import ProportionalHazards
 from unisono.releases.algorithm import Algorithm, AlgorithmConfig, AlgorithmKind, Earlier, rounded
 from unisono.releases.release import Priced, Release, price
 from unisono.releases.rows import ScoredPoint, unpacked
-from unisono.releases.table import Block, Table, lone_weight, table_columns
+from unisono.releases.table import Block, Table, TableRecords, lone_weight
 
 # Of the promise, the part that pays for scales and times; in squares of μ it is a tenth.
 SCALES_SHARE = 0.25
@@ -133,12 +136,18 @@ def _scales(rounds: int) -> tuple[float, ...]:
 
 def table(problem: ProportionalHazards, facts: Facts) -> Table:
     """What a round releases."""
-
-    def values(public: Any, rows: Any) -> Any:
-        return record_scores(problem, public, rows)
-
     kind = ScoredPoint(problem.parameters, problem.parameters, problem.pieces)
-    return Table((Block("scores", kind, values),), group=facts.group)
+    return Table((Block("scores", kind, _Scores(problem)),), group=facts.group)
+
+
+@dataclass(frozen=True)
+class _Scores:
+    """What records add."""
+
+    problem: ProportionalHazards
+
+    def __call__(self, public: Any, rows: Any) -> Any:
+        return record_scores(self.problem, public, rows)
 
 
 # ------------------------------------------------------------- what a record adds
@@ -451,42 +460,35 @@ def build(
 
     def begin(found: Any) -> tuple[HazardState, None]:
         start = scales_of(problem, found)
-        theta = jnp.asarray(
-            np.concatenate([start.log_hazards, np.zeros(problem.features)]), jnp.float32
-        )
+        theta = np.concatenate([start.log_hazards, np.zeros(problem.features)]).astype(np.float32)
         stretch = np.concatenate([np.full(pieces, math.sqrt(pieces)), np.ones(problem.features)])
-        whitening = jnp.asarray(np.diag(stretch) / math.sqrt(start.events), jnp.float32)
-        start = HazardScales(*(jnp.asarray(part, jnp.float32) for part in start))
+        whitening = (np.diag(stretch) / math.sqrt(start.events)).astype(np.float32)
+        start = HazardScales(*(np.asarray(part, np.float32) for part in start))
         point = Point(theta, whitening, start.power)
-        points = Point(*(jnp.stack([part] * rounds) for part in point))
-        empty = jnp.zeros((rounds, width), jnp.float32)
-        return HazardState(
-            start, theta, point, jnp.int32(0), points, empty, jnp.zeros(rounds)
-        ), None
+        points = Point(*(np.stack([part] * rounds) for part in point))
+        empty = np.zeros((rounds, width), np.float32)
+        records = np.zeros(rounds, np.float32)
+        return HazardState(start, theta, point, np.int32(0), points, empty, records), None
 
     def ask(state: HazardState) -> Asked:
-        number = jnp.minimum(state.round, rounds - 1)
+        xp, _ = arrays_of(state)
+        number = xp.minimum(state.round, rounds - 1)
         norms = _norms(config, problem, state.start.events)
-        return Asked(state.point, state.start, *norms, _weights(jnp, rounds, number))
+        asked = Asked(state.point, state.start, *norms, _weights(xp, rounds, number))
+        return jax.tree.map(lambda part: xp.asarray(part, xp.float32), asked)
 
     def merge(state: HazardState, sums: Aggregate) -> HazardState:
-        number = state.round
-        points = Point(
-            *(old.at[number].set(new) for old, new in zip(state.points, state.point, strict=True))
-        )
-        state = state._replace(
-            points=points,
-            sums=state.sums.at[number].set(jnp.asarray(sums.total / weight, jnp.float32)),
-            records=state.records.at[number].set(jnp.asarray(sums.records, jnp.float32)),
-        )
-        point = next_point(jnp, jax.lax.fori_loop, terms, state, number)
-        return state._replace(point=point, round=number + 1)
+        xp, loop = arrays_of(state)
+        state = with_round(xp, state, sums, weight)
+        point = next_point(xp, loop, terms, state, state.round)
+        point = Point(*(xp.asarray(part, xp.float32) for part in point))
+        return state._replace(point=point, round=state.round + 1)
 
     return Algorithm(
         init=lambda: begin(None),
         begin=begin,
         ask=ask,
-        local=lambda public, own, records: (own, (public, table_columns(facts, records))),
+        local=TableRecords(facts.group),
         merge=merge,
         result=lambda state: state,
     )

@@ -50,7 +50,7 @@ from unisono.problems.survival import SurvivalTimes
 from unisono.releases.algorithm import Algorithm, AlgorithmConfig, AlgorithmKind, Earlier
 from unisono.releases.release import Priced, Release
 from unisono.releases.rows import BallPoint, Interval, Rows
-from unisono.releases.table import Block, Table, codes, lone_weight, table_columns
+from unisono.releases.table import Block, Table, TableRecords, codes, lone_weight
 
 # Of the promise, the part that pays for the table; in squares of μ it is 4 tenths.
 TABLE_SHARE = 0.45
@@ -282,7 +282,7 @@ def build(config: LogRankConfig, problem: SurvivalTimes, facts: Facts, priced: P
         init=lambda: begin(None),
         begin=begin,
         ask=lambda state: state.course,
-        local=lambda public, own, records: (own, (public, table_columns(facts, records))),
+        local=TableRecords(facts.group),
         merge=merge,
         result=lambda state: state,
     )

@@ -40,7 +40,11 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+
+from unisono.core.algorithm import Aggregate
 
 # Iterations of fixed points, each halfway to the next value.
 _ITERATIONS = 40
@@ -242,6 +246,29 @@ def whitened(xp: Any, curvature: Any, noise: Any, records: Any) -> Any:
     return (vectors / xp.sqrt(xp.maximum(values, least))) @ vectors.T
 
 
+def arrays_of(state: Any) -> tuple[Any, Callable[..., Any]]:
+    """NumPy and its loop, or JAX's where this is traced inside a compiled program."""
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(state)):
+        return jnp, jax.lax.fori_loop
+    return np, numpy_loop
+
+
+def with_round(xp: Any, state: Any, sums: Aggregate, weight: float) -> Any:
+    """A state with what its round has asked and released: `points`, `sums` and `records` by
+    rounds."""
+
+    def placed(old: Any, new: Any) -> Any:
+        here = xp.arange(len(old)) == state.round
+        here = xp.reshape(here, (-1, *[1] * (old.ndim - 1)))
+        return xp.where(here, xp.asarray(new, xp.float32), old)
+
+    return state._replace(
+        points=type(state.points)(*map(placed, state.points, state.point)),
+        sums=placed(state.sums, sums.total / weight),
+        records=placed(state.records, sums.records),
+    )
+
+
 def numpy_loop(begin: int, end: int, body: Callable[[Any, Any], Any], state: Any) -> Any:
     """`jax.lax.fori_loop`, for NumPy."""
     for number in range(begin, end):
@@ -252,6 +279,7 @@ def numpy_loop(begin: int, end: int, body: Callable[[Any, Any], Any], state: Any
 __all__ = [
     "Scored",
     "Step",
+    "arrays_of",
     "attenuation",
     "modelled_meat",
     "noise_aware_step",
@@ -261,4 +289,5 @@ __all__ = [
     "way_noise",
     "weak_directions",
     "whitened",
+    "with_round",
 ]

@@ -92,7 +92,6 @@ def rounds_of_persons(
 def person_scores(
     recorded: Callable[..., Recorded],
     histogram_row: Callable[..., Any],
-    config: Any,
     problem: GeneralizedLinear,
     public: AskedOfPersons,
     points: Any,
@@ -103,7 +102,7 @@ def person_scores(
     asked, (people, many) = public.asked, points.shape[:2]
     there = (marks > 0) & jnp.all(jnp.isfinite(points), axis=2)
     rows = jnp.where(there[:, :, None], points, 0.0).reshape(people * many, -1)
-    flat = recorded(config, problem, asked, rows)
+    flat = recorded(problem, asked, rows)
     said = Recorded(*(part.reshape(people, many, *part.shape[1:]) for part in flat))
     weight = jnp.where(there, said.weight, 0.0)
     longest = jnp.sqrt(said.square) * said.reach
@@ -116,7 +115,7 @@ def person_scores(
     gradient = jnp.sum(scores, axis=1)
     if problem.wide:
         sign = jnp.sum(whole * said.residual * jnp.sqrt(said.square), axis=1)
-        beside = histogram_row(config, asked, gradient, sign)
+        beside = histogram_row(asked, gradient, sign)
         gradient = into_ball(jnp, gradient)
     else:
         far = jnp.sum(weight * said.far, axis=1) / jnp.maximum(jnp.sum(there, axis=1), 1)

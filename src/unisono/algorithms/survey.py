@@ -34,7 +34,7 @@ from unisono.core.trust import Unit
 from unisono.errors import InvalidInput
 from unisono.releases.algorithm import Algorithm, AlgorithmKind, Publication, PublishedConfig
 from unisono.releases.release import Priced, Release
-from unisono.releases.table import Block, Table, table_columns
+from unisono.releases.table import Block, Table, TableRecords
 
 P = ParamSpec("P")
 Read = Callable[[Noisy, float, Certificate], Sequence[Any]]
@@ -212,7 +212,7 @@ def build(config: StatisticsConfig, problem: Survey, facts: Facts, priced: Price
     return Algorithm(
         init=lambda: (Opened(jnp.zeros(width, jnp.float32), jnp.int32(0), jnp.float32(0)), None),
         ask=lambda state: (),
-        local=lambda public, own, records: (own, (public, table_columns(facts, records))),
+        local=TableRecords(facts.group),
         merge=merge,
         result=pack,
     )

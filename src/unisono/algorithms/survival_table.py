@@ -30,7 +30,7 @@ from unisono.problems.survival import CountedTimes
 from unisono.releases.algorithm import Algorithm, AlgorithmConfig, AlgorithmKind
 from unisono.releases.release import Priced, Release
 from unisono.releases.rows import Ones
-from unisono.releases.table import Block, Table, codes, lone_weight, table_columns
+from unisono.releases.table import Block, Table, TableRecords, codes, lone_weight
 
 MOST_BINS = 40
 # Numbers of intervals that the rule takes: all of them divide 240 (see `log_rank`).
@@ -192,7 +192,7 @@ def build(
     return Algorithm(
         init=lambda: (empty, None),
         ask=lambda state: (),
-        local=lambda public, own, records: (own, (public, table_columns(facts, records))),
+        local=TableRecords(facts.group),
         merge=merge,
         result=result,
     )

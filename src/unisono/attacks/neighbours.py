@@ -36,6 +36,7 @@ from unisono.core.study import Party, Study
 from unisono.core.trust import Relation, Unit
 from unisono.engines.distributed.work import Worker
 from unisono.engines.layout import segment_rows, spread
+from unisono.engines.streaming import by_blocks
 from unisono.errors import UnisonoError
 
 Columns = tuple[np.ndarray, ...]
@@ -117,7 +118,7 @@ class Layout(NamedTuple):
         algorithm, facts = study.algorithm, study.facts
         by_turns = algorithm.by_place
         batches = algorithm.batch is not None and not by_turns
-        ordered = segment_rows(study) is not None and not batches
+        ordered = segment_rows(study) is not None and not batches and not by_blocks(study)
         size = algorithm.batch(facts) if batches and algorithm.batch else facts.places
         return cls(size, batches, ordered, by_turns, algorithm.named is not None)
 

@@ -162,7 +162,8 @@ def sentence(request: PlanRequest, chosen: Prediction | None) -> str:
     """The recommendation and its reason."""
     if chosen is None:
         return "No algorithm can run this: see the reasons below."
-    about = f" ({chosen.about}, the worst answer)" if chosen.about else ""
+    share = f"{chosen.likely / chosen.compared_with:.1%}".replace("%", " %")
+    about = f" ({chosen.about}, the worst answer: {share} of its range)" if chosen.about else ""
     what = f"{MEASURES[request.task]} {expected(chosen)}{about}"
     if chosen.grade is Grade.USELESS:
         best = f"the best, {chosen.algorithm} with trust {chosen.trust}"

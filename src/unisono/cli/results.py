@@ -217,8 +217,17 @@ def _network(shown: Document) -> tuple[str, Sequence[str]]:
         f"from {_listed(shown['features'])}",
     ]
     if "classes" in shown:
-        lines.append(f"classes: {_listed(shown['classes'])}")
-    hidden = ("layers", "activation", "features", "classes", "arrays", "target_scaling")
+        lines += [f"classes: {_listed(shown['classes'])}", str(shown["note"])]
+    hidden = (
+        "layers",
+        "activation",
+        "features",
+        "classes",
+        "arrays",
+        "target_scaling",
+        "note",
+        "calibrated",
+    )
     return "\n".join(lines), hidden
 
 

@@ -252,12 +252,17 @@ class Named(NamedTuple):
 
 
 class InParts(NamedTuple):
-    """A party's sum by blocks of records: `local(public, own, data, mask, size)` are integers
-    (parts, ...) of a block, which add up over blocks without any error, and `join(total, rows)` is
-    what the algorithm's own `local` makes of all records, where blocks have so many rows."""
+    """A party's sum by blocks of records: `local(constants, public, own, data, mask, size)` are
+    integers (parts, ...) of a block, which add up over blocks without any error, and
+    `join(total, rows)` is what the algorithm's own `local` makes of all records, where blocks have
+    so many rows. Functions that are equal share a compiled program: what differs from study to
+    study stands in the public `constants`. `bounded(value)` is the contribution of a joined sum,
+    where that needs no program."""
 
     local: Callable[..., Any]
     join: Callable[[Any, int], Any]
+    constants: Any = ()
+    bounded: Callable[[Any], Any] | None = None
 
 
 class PricedAlgorithm(NamedTuple):
@@ -343,6 +348,13 @@ class PricedAlgorithm(NamedTuple):
         """Whether every party pays the same, and the same in every round."""
         turns = self.schedule is not None or self.named is not None
         return self.own_event is None and not turns and self.round_event is None
+
+    @property
+    def by_blocks(self) -> bool:
+        """Whether records are added up in blocks of one public shape wherever they are, and what a
+        server makes of the sums needs no compiled program."""
+        apart = self.schedule is None and self.named is None and self.batch is None
+        return apart and self.in_parts is not None and self.in_parts.bounded is not None
 
     @property
     def by_place(self) -> bool:

@@ -40,7 +40,14 @@ from unisono.engines.requirements import (
     require_headroom,
     require_sampler_error,
 )
-from unisono.engines.rounds import Keys, Stack, Twofold, abstract_contribution, program
+from unisono.engines.rounds import (
+    Keys,
+    Stack,
+    Twofold,
+    abstract_contribution,
+    program,
+    told,
+)
 
 # Rounds are compiled in chunks, bounded so that noise and coins of a chunk fit into memory.
 _CHUNK_ROUNDS, _CHUNK_NUMBERS = 64, 2**25
@@ -93,7 +100,12 @@ class Chunk:
         remembered = algorithm.rounds * dimension <= _RECORDED_NUMBERS
         every = algorithm.rounds * facts.parties * dimension <= _RECORDED_NUMBERS
         recorded = trust is not Trust.SECURE_SUM and every
+        self.recorded, self.remembered = recorded, remembered
         self.compiled = program(study, self.grid, recorded, remembered, summed)
+
+    def told(self, public: Any, values: Any, opened_sum: Any) -> Any:
+        """What is remembered of a round."""
+        return told(self.recorded, self.remembered, public, values, opened_sum)
 
     def run(self, carry: Any, grants: Sequence[Grant], offset: int, rounds: range) -> Any:
         """Rounds of one chunk, whose draws in these grants begin at round `offset`."""

@@ -53,7 +53,7 @@ from unisono.engines.payments import (
 from unisono.engines.record_order import answered, order_of
 from unisono.engines.requirements import require_begun
 from unisono.engines.rounds import SumSummary, seen_at_first, stack
-from unisono.engines.streaming import StreamedChunk
+from unisono.engines.streaming import StreamedChunk, by_blocks
 from unisono.engines.sum_limits import StudyLimits, refused
 from unisono.errors import InvalidInput
 
@@ -325,7 +325,7 @@ class _Work:
     def _begin(self, grants: Sequence[Grant], server: Any) -> None:
         study, seed = self.study, self.parties[0].ledger.seed
         columns = opened(study, self.parties, grants)
-        streamed = any(isinstance(own, StreamedColumns) for own in columns)
+        streamed = by_blocks(study) or any(isinstance(own, StreamedColumns) for own in columns)
         data = None if streamed else stack(study, columns, grants)
         if data is None:
             self._chunk = StreamedChunk(study, columns, self.alive, seed, self.order)

@@ -61,7 +61,11 @@ def abstract_contribution(study: Study, data: Stack) -> Contribution:
 
     Equal studies of equal shapes have the same one, which is traced for the first of them only.
     """
-    algorithm = study.algorithm
+    algorithm, parts = study.algorithm, study.algorithm.in_parts
+    if algorithm.by_blocks:
+        assert parts is not None
+        assert parts.bounded is not None
+        return parts.bounded(jax.ShapeDtypeStruct((algorithm.dimension,), np.int32))
     server, state = algorithm.init(study.facts)
     if algorithm.inside is not None:
         state = jax.ShapeDtypeStruct(algorithm.inside.shape, np.int32)
@@ -100,6 +104,13 @@ class SumSummary(NamedTuple):
 def _summary(total: Any) -> SumSummary:
     floats = total.astype(jnp.float32)
     return SumSummary(jnp.min(floats), jnp.max(floats), jnp.sqrt(jnp.sum(floats * floats)))
+
+
+def told(recorded: bool, remembered: bool, public: Any, values: Any, opened_sum: Any) -> Any:
+    """What is kept of a round: at least enough to hold the sum against its limits."""
+    if not remembered:
+        return _summary(opened_sum)
+    return public, values if recorded else None, opened_sum
 
 
 class Keys(NamedTuple):
@@ -176,11 +187,8 @@ def _program(
         if stale:
             fresh = jax.tree.map(lambda leaf: jnp.stack([leaf] * facts.parties), public)
             held = _where(turn, fresh, held)
-        opened_sum = jnp.where(opened, total, 0)
-        told = (public, values if recorded else None, opened_sum) if remembered else None
-        if told is None:  # enough to hold the sum against its limits
-            told = _summary(opened_sum)
-        return (server, states, held), told
+        seen = told(recorded, remembered, public, values, jnp.where(opened, total, 0))
+        return (server, states, held), seen
 
     @jax.jit
     def chunk(carry: Any, data: Any, sizes: Any, inputs: Any) -> Any:

@@ -45,6 +45,7 @@ _PARAMETERS = (
     "largest_weight",
 )
 _ATTRIBUTES = (COEFFICIENTS, "classes_ : the labels, sorted.")
+_CALIBRATED = "calibrated_ : whether `predict_proba` is calibrated, or ranks records only."
 
 
 class PrivateLinearClassifier(ClassifierMixin, PrivateLinear):
@@ -143,7 +144,7 @@ class PrivateLogisticRegression(PrivateLinearClassifier):
     __doc__ = documented(
         "Differentially private logistic regression, binary or multinomial.",
         _PARAMETERS,
-        _ATTRIBUTES,
+        (*_ATTRIBUTES, _CALIBRATED),
     )
 
     _model = "logistic-regression"
@@ -154,15 +155,22 @@ class PrivateLogisticRegression(PrivateLinearClassifier):
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities (n, k) of the classes.
 
-        By preconditioned gradients, the usual algorithm, they are calibrated: the model is logistic
-        regression itself, and of two classes the known part of the noise in its scores is taken
-        back. By other algorithms every row was divided by its length, and probabilities are no more
-        than a monotone score (of two classes; their order is right, their sizes are not).
+        `calibrated_` says whether they are calibrated: by preconditioned gradients, the usual
+        algorithm, for two classes, whose last rounds are for that. Otherwise they rank records but
+        are not calibrated: a predicted .04 may stand for an observed .06 (see `evaluate`).
         """
         scores = self.decision_function(X)
         if scores.ndim == 1:
             return np.stack([expit(-scores), expit(scores)], axis=1)
         return softmax(scores, axis=1)
+
+    @property
+    def calibrated_(self) -> bool:
+        """Whether `predict_proba` is calibrated, or ranks records only."""
+        from unisono.models.linear import calibrates
+
+        check_is_fitted(self)
+        return calibrates(self._learnt_method)
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Logarithms of `predict_proba`."""

@@ -702,6 +702,7 @@ class PrivateLinear(PrivateEstimator):
             )
             made = plan(request, facts, trust)
             self._unit_rows = made.study.method.kind.unit_rows
+            self._learnt_method = made.study.method
             return made
 
         parameters = np.asarray(self._run(records, planned)[0].value, float)

@@ -235,7 +235,8 @@ class PrivateClassifier(ClassifierMixin, PrivateNetwork):
         return self.classes_[likeliest]
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Probabilities (n, k) of the classes."""
+        """Scores in [0, 1] (n, k) that add up to 1: they rank records but are not calibrated. Each
+        record's gradient is clipped, which makes rare classes rarer. See `evaluate`."""
         return softmax(self._outputs(X), axis=1)
 
     def predict_log_proba(self, X: Any) -> np.ndarray:

@@ -16,6 +16,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
+from unisono.algorithms.estimands import estimand
 from unisono.algorithms.pvi_natural_gradient import for_intervals
 from unisono.core.privacy import Privacy
 from unisono.core.study import Result, Study
@@ -360,5 +361,5 @@ def _shown(found: Posterior, frame: Frame) -> dict[str, Any]:
         "noise_aware": found.noise_aware,
         "converged": found.converged,
         "floored": found.floored,
-        "note": " ".join(found.notes),
+        "note": " ".join([estimand("posterior"), *found.notes]),
     }

@@ -11,6 +11,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 from pydantic import Field
 
+from unisono.algorithms.column_scales import HEAVY
+from unisono.algorithms.estimands import estimand, heavy_tails
 from unisono.algorithms.fisher_scoring import Fitted, count_noise, fitted, terms_for
 from unisono.algorithms.party_cases import Cases
 from unisono.core.config import AddedLater
@@ -64,14 +66,6 @@ _HEAVY_TAIL = (
     "than in others, their difference is estimated too small and its interval is too narrow; model "
     "the logarithm of the target, or use more records or a larger epsilon."
 )
-_ESTIMAND = {
-    "binomial": "Coefficients are log-odds ratios",
-    "gaussian": "Coefficients are differences of the mean (least squares, targets clipped to their "
-    "bounds)",
-    "poisson": "Coefficients are log-rate ratios of the mean (quasi-Poisson)",
-    "symmetric": "Coefficients are differences of the mean if errors are symmetric given the "
-    "columns (bounded residuals)",
-}
 
 
 class GlmConfig(ModelConfig):
@@ -259,7 +253,7 @@ class Regression(NamedTuple):
             shift[0] = self.targets.centre
         names = ("intercept", *self.names)
         unknown, remarks = self._without_cases(found)
-        remarks = (*remarks, *self._separated(found))
+        remarks = (*remarks, *self._separated(found), *self._heavy_tails(found))
         if self.problem.family == "binomial" and not rarer(study, value).told(found.cases):
             unknown, remarks = [*names], (_ONE_OUTCOME,)
         return Inference(
@@ -297,6 +291,12 @@ class Regression(NamedTuple):
                     f"{', '.join(names)}: no {words}. The records do not exclude that one of the "
                     "compared groups has no outcomes, or only outcomes (separation)."
                 )
+
+    def _heavy_tails(self, found: Fitted) -> Iterator[str]:
+        """A sentence for columns with heavy tails."""
+        names = [name for name, own in zip(self.names, found.far, strict=False) if own > HEAVY]
+        if names:
+            yield heavy_tails(names)
 
     def _without_cases(self, found: Fitted) -> tuple[list[str], tuple[str, ...]]:
         """The coefficients that parties without cases leave open, and what is said of them."""
@@ -565,8 +565,8 @@ UNDETERMINED = (
 
 def notes(found: Inference, family: str, errors: str = "any") -> Sequence[str]:
     """What is to be known about the table, in sentences."""
-    estimand = _ESTIMAND["symmetric" if (family, errors) == ("gaussian", "symmetric") else family]
-    said = [f"{estimand}; intervals and tests count sampling and the noise of privacy."]
+    kind = "symmetric" if (family, errors) == ("gaussian", "symmetric") else family
+    said = [f"{estimand(kind)} Intervals and tests count sampling and the noise of privacy."]
     if found.drowned:
         said.append(f"Not determined: {', '.join(found.drowned)}. {UNDETERMINED}.")
     return [*said, *found.remarks, *found.doubts]

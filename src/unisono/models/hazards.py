@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
+from unisono.algorithms.estimands import estimand
 from unisono.algorithms.hazard_scoring import FittedHazards, fitted, terms_for
 from unisono.core.privacy import Privacy
 from unisono.core.study import Result, Study
@@ -170,9 +171,7 @@ def _baseline(
 
 def _notes(found: Inference, horizon: float, rounds: int) -> Iterator[str]:
     yield (
-        "Estimand: log hazard ratios of events up to "
-        f"{horizon:g}, if hazards are proportional; if not, an average over time in which early "
-        "events count more. Records with extreme columns have less weight. "
+        f"{estimand('hazards', horizon=horizon)} "
         "Intervals and tests account for sampling and the noise of privacy; "
         f"{rounds} noisy round{'s' * (rounds > 1)}."
     )

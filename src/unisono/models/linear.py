@@ -17,7 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from unisono.algorithms.preconditioned_gradients import MOST_FEATURES, PRECONDITIONED_GRADIENTS
+from unisono.algorithms.estimands import estimand
+from unisono.algorithms.preconditioned_gradients import (
+    MOST_FEATURES,
+    PRECONDITIONED_GRADIENTS,
+    calibrating,
+)
 from unisono.algorithms.regression_choice import choice_of
 from unisono.core.privacy import Privacy
 from unisono.core.study import Result, Study
@@ -40,7 +45,7 @@ from unisono.models.model import (
 from unisono.models.prediction import Scores
 from unisono.problems.glm import GeneralizedLinear
 from unisono.problems.linear import MarginLoss, SquaredLoss, linear_loss
-from unisono.releases.algorithm import AlgorithmKind
+from unisono.releases.algorithm import AlgorithmKind, Method
 
 SCORES = (
     "These weights are scores for prediction, not effects or log-odds: every record was scaled to "
@@ -50,10 +55,12 @@ _SQUARES = (
     "These weights serve prediction, they are not effects: records far from the middle of their "
     "ranges counted less, steps may have stopped early, and there are no intervals"
 )
-_CALIBRATED = (
-    "Probabilities are those of logistic regression: {how}. Weights serve prediction: for effects "
-    "with intervals and tests there is the model glm"
+_PROBABILITIES = (
+    "Probabilities are those of logistic regression: {how}. {quality} Weights serve prediction: "
+    "for effects with intervals and tests there is the model glm"
 )
+_CALIBRATED = "The last rounds calibrated them."
+_UNCALIBRATED = "They rank records but are not calibrated."
 _LOG_ODDS = "1 / (1 + exp(-score)) of the positive value, with score = intercept + weights · values"
 _SOFTMAX = "exp(score) of a value over their sum, with score = intercept + weights · values"
 _LINE = (
@@ -97,13 +104,20 @@ def choose_calibrated(config: LinearConfig, schema: Schema, privacy: Privacy, un
     )
 
 
+def calibrates(method: Method) -> bool:
+    """Whether what it learns has calibrated probabilities."""
+    if method.kind is not PRECONDITIONED_GRADIENTS:
+        return False
+    return calibrating(method.config, method.problem) > 0
+
+
 def posed(loss: str, schema: Schema, algorithm: AlgorithmKind) -> Posed:
     """A linear model of this loss over the columns of a schema, with rows as an algorithm wants
     them."""
     frame, scale = Frame(schema), Frame(schema).scaling()
     several = len(frame.classes) > 2
     problem = linear_loss("multinomial" if several else loss, max(2, len(frame.classes)))
-    calibrated = not algorithm.unit_rows and problem.loss in ("logistic", "multinomial")
+    whole_rows = not algorithm.unit_rows and problem.loss in ("logistic", "multinomial")
 
     def encode(values: Values) -> tuple[np.ndarray, ...]:
         if not algorithm.unit_rows:
@@ -147,18 +161,21 @@ def posed(loss: str, schema: Schema, algorithm: AlgorithmKind) -> Posed:
             for own, intercept in zip(slopes, intercepts, strict=True)
         ]
         shown: dict[str, Any] = {"loss": problem.loss, "target": frame.target}
-        note = _CLASSES
+        note = f"{estimand('classes')} {_CLASSES}"
+        calibrated = calibrates(study.method)
         if frame.classes:
             shown["calibrated"] = calibrated
-        if calibrated:
+        if whole_rows:
             shown["link"] = "softmax" if several else "logit"
             shown["features"] = {one.name: {"bounds": list(one.bounds)} for one in frame.features}
-            note = _CALIBRATED.format(how=_SOFTMAX if several else _LOG_ODDS)
+            quality = _CALIBRATED if calibrated else _UNCALIBRATED
+            how = _SOFTMAX if several else _LOG_ODDS
+            note = f"{estimand('classes')} {_PROBABILITIES.format(how=how, quality=quality)}"
         if several:
             classes = dict(zip(frame.classes, models, strict=True))
             return {**shown, "classes": classes, "note": note}
         if not frame.classes:
-            return shown | {"note": _SQUARES} | models[0]
+            return shown | {"note": f"{estimand('number')} {_SQUARES}"} | models[0]
         negative, positive = frame.classes
         words = {"positive": positive, "negative": negative, "note": note}
         return shown | words | models[0]
@@ -212,7 +229,7 @@ def scored_line(schema: Schema, algorithm: AlgorithmKind) -> Posed:
     def present(study: Study, result: Result) -> dict[str, Any]:
         found = predicting(made, study, result.value)
         weights = dict(zip(frame.names, map(float, found[1:]), strict=True))
-        shown = {"loss": "squares", "target": frame.target, "note": _LINE}
+        shown = {"loss": "squares", "target": frame.target, "note": f"{estimand('number')} {_LINE}"}
         return shown | {"intercept": float(found[0]), "weights": weights}
 
     def score(study: Study, value: Any, arrays: tuple[np.ndarray, ...]) -> np.ndarray:
@@ -274,7 +291,8 @@ def _kind(name: str, summary: str, loss: str, target: Target, task: str, **more:
         notes=lambda config, algorithm: (
             "Its weights will be scores for prediction, not effects or log-odds."
             if algorithm.unit_rows
-            else "Its probabilities will be calibrated; for effects with intervals see glm.",
+            else "Probabilities of two classes will be calibrated; for effects with intervals see "
+            "glm.",
         ),
         task=task,
         prediction=Scores,

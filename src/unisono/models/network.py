@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field
 
+from unisono.algorithms.estimands import estimand
 from unisono.core.privacy import Privacy
 from unisono.core.study import Result, Study
 from unisono.core.trust import Unit
@@ -38,6 +39,8 @@ from unisono.releases.algorithm import AlgorithmKind
 
 _SEED = 20_240_229
 _MOST_PARAMETERS = 10_000_000
+
+_RANKS = "Its scores rank records but are not calibrated: clipped gradients make rare classes rarer"
 
 
 def first_parameters(sizes: tuple[int, ...], activation: str) -> dict[str, dict[str, np.ndarray]]:
@@ -116,7 +119,8 @@ def pose(
             "arrays": {name: list(array.shape) for name, array in found.items()},
         }
         if frame.classes:
-            return shown | {"classes": list(frame.classes)}
+            classes = {"classes": list(frame.classes), "calibrated": False}
+            return shown | classes | {"note": f"{estimand('classes')} {_RANKS}"}
         targets = frame.targets
         return shown | {"target_scaling": {"centre": targets.centre, "half": targets.half}}
 

@@ -453,7 +453,9 @@ def _assembled(method: Method, facts: Facts, trust: Trust) -> engine.PricedAlgor
         effective_records=release.effective_records,
         named=release.named,
         streamed=isinstance(bound, ScaledSum),
-        in_parts=None if remembers else _in_parts(bound, raw_of, facts, privacy, priced.step),
+        in_parts=None
+        if remembers
+        else _in_parts(bound, raw_of, parts.local, facts, priced, privacy),
         printed=printed,
         within=parts.within,
     )
@@ -463,13 +465,19 @@ def _assembled(method: Method, facts: Facts, trust: Trust) -> engine.PricedAlgor
 
 
 def _in_parts(
-    bound: Any, raw_of: Callable[..., Any], facts: Facts, privacy: Privacy, step: float
+    bound: Any,
+    raw_of: Callable[..., Any],
+    read: Callable[..., Any],
+    facts: Facts,
+    priced: Priced,
+    privacy: Privacy,
 ) -> InParts | None:
     """Sums to which each record adds integers of its own, by blocks of records: of tables, and of
     gradients that are rounded one by one where records are streamed."""
+    step = priced.step
     if isinstance(bound, ScaledSum) and bound.rounds_apart(facts, privacy, step):
 
-        def gradients(public: Any, own: Any, data: Any, mask: Any, size: Any = None) -> Any:
+        def gradients(_: Any, public: Any, own: Any, data: Any, mask: Any, size: Any = None) -> Any:
             def of_turn(columns: Any, present: Any) -> Any:
                 return raw_of(public, own, Records(columns, present, size))[1]
 
@@ -479,11 +487,37 @@ def _in_parts(
     if not isinstance(bound, Table):
         return None
 
-    def local(public: Any, own: Any, data: Any, mask: Any, size: Any = None) -> Any:
-        _, raw = raw_of(public, own, Records(data, mask, size))
-        return bound.exact_sums(facts, privacy, step, raw, mask)
+    def bounded(value: Any) -> Contribution:
+        return of_unit(facts, bound.contribution(facts, privacy, step, value))
 
-    return InParts(local, partial(bound.rounded_sum, facts, privacy, step))
+    factors = np.array(bound.factors(privacy, step), np.int32)
+    sums = _TableSums(
+        bound,
+        read,
+        bound.inexact(privacy, step),
+        bound.shift(facts, privacy, step),
+        raw_of,
+    )
+    return InParts(sums, partial(bound.rounded_sum, facts, privacy, step), factors, bounded)
+
+
+@dataclass(frozen=True)
+class _TableSums:
+    """A block's exact sums in a table (`InParts.local`). Those of two studies are equal where rows
+    are made alike (`read`), although weights, noise and numbers of records differ. `tried` is
+    `read`, tried on synthetic records first."""
+
+    table: Table
+    read: Callable[..., Any]
+    inexact: tuple[tuple[bool, ...], ...]
+    shift: int
+    tried: Callable[..., Any] = field(compare=False, repr=False)
+
+    def __call__(
+        self, factors: Any, public: Any, own: Any, data: Any, mask: Any, size: Any = None
+    ) -> Any:
+        _, raw = self.tried(public, own, Records(data, mask, size))
+        return self.table.exact_sums(factors, self.inexact, self.shift, raw, mask)
 
 
 def _terms(

@@ -263,23 +263,35 @@ class Table:
     def integers(
         self, facts: Facts, privacy: Privacy, step: float, raw: Any, mask: Any
     ) -> tuple[Contribution, None]:
-        sums = self.exact_sums(facts, privacy, step, raw, mask)
+        inexact, shift = self.inexact(privacy, step), self.shift(facts, privacy, step)
+        sums = self.exact_sums(self.factors(privacy, step), inexact, shift, raw, mask)
         value = self.rounded_sum(facts, privacy, step, sums, len(mask))
-        bound = self.sensitivity(facts, privacy, step)
-        return Contribution(value, step, bound, maker=_BOUNDED_ONLY), None
+        return self.contribution(facts, privacy, step, value), None
 
-    def exact_sums(self, facts: Facts, privacy: Privacy, step: float, raw: Any, mask: Any) -> Any:
-        """Integers (parts, dimension) that add up over blocks of records, without any error."""
+    def contribution(self, facts: Facts, privacy: Privacy, step: float, value: Any) -> Contribution:
+        """A sum of this table, with its bound."""
+        bound = self.sensitivity(facts, privacy, step)
+        return Contribution(value, step, bound, maker=_BOUNDED_ONLY)
+
+    def inexact(self, privacy: Privacy, step: float) -> tuple[tuple[bool, ...], ...]:
+        """Which numbers of each block are rounded to steps."""
+        factors = zip(self.blocks, self.factors(privacy, step), strict=True)
+        return tuple(tuple(block.rounded(factor)) for block, factor in factors)
+
+    def exact_sums(
+        self, factors: Any, inexact: Sequence[Sequence[bool]], shift: int, raw: Any, mask: Any
+    ) -> Any:
+        """Integers (parts, dimension) that add up over blocks of records, without any error, of
+        blocks with these `factors`, for steps that are finer by `shift` digits."""
         public, features = raw
         shares = None
         if self.apart > 1:
             points, marks = features
             features, shares, mask = _by_record(points, marks, mask, self.group)
-        factors = self.factors(privacy, step)
-        widths = limb_widths(self.shift(facts, privacy, step), len(mask))
+        widths = limb_widths(shift, len(mask))
         parts = [
-            _added(block, factor, public, features, mask, widths, shares)
-            for block, factor in zip(self.blocks, factors, strict=True)
+            _added(block, factors[place], np.array(own), public, features, mask, widths, shares)
+            for place, (block, own) in enumerate(zip(self.blocks, inexact, strict=True))
         ]
         return jnp.concatenate(parts, axis=1)
 
@@ -301,9 +313,15 @@ class Table:
         return weights
 
 
-def table_columns(facts: Facts, records: Any) -> Any:
-    """What a table reads of a party's columns: the features; of persons also the marks."""
-    return records.columns[0] if facts.group == 1 else records.columns
+@dataclass(frozen=True)
+class TableRecords:
+    """What a table reads (`Algorithm.local`): the public values, and of a party's columns the
+    features; of persons with a `group` of records also the marks."""
+
+    group: int
+
+    def __call__(self, public: Any, own: Any, records: Any) -> tuple[Any, Any]:
+        return own, (public, records.columns[0] if self.group == 1 else records.columns)
 
 
 def lone_weight(step: float) -> float:
@@ -383,7 +401,8 @@ def _by_record(features: Any, marks: Any, mask: Any, group: int) -> tuple[Any, A
 
 def _added(
     block: Block,
-    factor: int,
+    factor: Any,
+    inexact: np.ndarray,
     public: Any,
     features: Any,
     mask: Any,
@@ -399,9 +418,8 @@ def _added(
             f"has one row of {block.length} numbers"
         )
     if block.cells is None and block.length <= _FEW:
-        return _summed_by_column(block, factor, rows, mask, widths, shares)
+        return _summed_by_column(block, factor, inexact, rows, mask, widths, shares)
     keep = mask & jnp.all(jnp.isfinite(rows), axis=1)
-    inexact = np.array(block.rounded(factor))
     steps = _quantized(block, factor, inexact, rows.T, keep, sum(widths), shares).T
     parts = split(steps, widths)
     if block.cells is None:
@@ -411,7 +429,13 @@ def _added(
 
 
 def _summed_by_column(
-    block: Block, factor: int, rows: Any, mask: Any, widths: list[int], shares: Any
+    block: Block,
+    factor: Any,
+    inexact: np.ndarray,
+    rows: Any,
+    mask: Any,
+    widths: list[int],
+    shares: Any,
 ) -> Any:
     """The sums of a few columns and of their limbs, (1 + limbs, width): one reduction of all of
     them, which compiles to a single vectorised pass over the records."""
@@ -419,9 +443,9 @@ def _summed_by_column(
     keep = reduce(operator.and_, map(jnp.isfinite, columns), mask)
     parts = [
         part
-        for column, inexact in zip(columns, block.rounded(factor), strict=True)
+        for column, rounds in zip(columns, inexact, strict=True)
         for part in split(
-            _quantized(block, factor, inexact, column, keep, sum(widths), shares), widths
+            _quantized(block, factor, rounds, column, keep, sum(widths), shares), widths
         )
     ]
     sums = lax.reduce(
@@ -444,7 +468,7 @@ def _in_cells(block: Block, cells: Any, steps: Any) -> Any:
 
 
 def _quantized(
-    block: Block, factor: int, inexact: Any, numbers: Any, keep: Any, shift: int, shares: Any
+    block: Block, factor: Any, inexact: Any, numbers: Any, keep: Any, shift: int, shares: Any
 ) -> Any:
     """Numbers (..., n) of rows in quantization steps, or finer ones by `shift` digits; of those
     that are not `inexact`, which has the shape (...), a whole number of multiples."""
@@ -460,4 +484,4 @@ def _quantized(
     return jnp.where(np.expand_dims(inexact, -1), steps, whole) if np.any(inexact) else whole
 
 
-__all__ = ["Block", "Table", "codes", "lone_weight", "table_columns"]
+__all__ = ["Block", "Table", "TableRecords", "codes", "lone_weight"]

@@ -31,6 +31,7 @@ from unisono.engines.distributed.questions import QUESTION_BYTES, Question, requ
 from unisono.engines.distributed.results import ResultSigner, result_hash
 from unisono.engines.record_order import order_of, schedule_of
 from unisono.engines.requirements import require_begun
+from unisono.engines.streaming import merged
 from unisono.engines.sum_limits import StudyLimits, refused
 from unisono.errors import DishonestServer, InvalidInput, SumRefused
 from unisono.secagg.encoding import signed
@@ -129,7 +130,7 @@ class _Run:
         self.study, self.session, self.conditions = study, session, conditions
         self.present = Presence(link, session, conditions.deadline, earlier)
         self.server_noise, self.say = server_noise, say
-        self.merge = jax.jit(algorithm.merge)
+        self.merge = jax.jit(algorithm.merge)  # where sums need a compiled program
         self.unit = algorithm.inner.grid if algorithm.inner else algorithm.grid(facts, trust)
         names = order_of(study, order)
         self.schedule = schedule_of(study, names)
@@ -279,6 +280,10 @@ class _Run:
         self.opened = self.opened + 1
         records = sum(facts.records[party] for party in parties)
         present = np.isin(np.arange(facts.parties), list(parties))
+        if self.study.algorithm.by_blocks:
+            own = len(parties), float(records), present
+            self.state = merged(self.study.algorithm, self.state, total, self.unit, *own)
+            return
         scaled = jnp.asarray(total.astype(np.int32)) * self.unit
         self.state = self.merge(
             self.state, Aggregate(scaled, len(parties), float(records), present)

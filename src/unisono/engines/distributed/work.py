@@ -15,7 +15,7 @@ from unisono.core.compiled import abstract, computed, numbers
 from unisono.core.events import Event
 from unisono.core.grant import Draw, Grant
 from unisono.core.release import coins, disclose, inside_noise, post_processed, release, share
-from unisono.core.streamed import BLOCK, StreamedColumns
+from unisono.core.streamed import HELD_BLOCK, StreamedColumns
 from unisono.core.study import Party, Study
 from unisono.core.trust import Relation, Trust, Unit
 from unisono.core.values import Contribution
@@ -35,7 +35,7 @@ from unisono.engines.requirements import (
     require_sampler_error,
     rounded_report,
 )
-from unisono.engines.streaming import BlockSums
+from unisono.engines.streaming import BlockSums, by_blocks
 from unisono.errors import PrivacyViolation, UnisonoError
 
 # Columns of one call of the compiled function, and which of their rows count.
@@ -52,7 +52,8 @@ class Worker:
         require_headroom(study)
         self._local, self._absorb = _compiled(_Same(study))
         self._size = np.int32(study.facts.records[index])
-        self._block_sums = BlockSums(study)  # compiled where records are streamed
+        self._block_sums = BlockSums(study)  # compiled where it is needed
+        self._by_blocks = by_blocks(study)
         self._promised: Any = None
 
     def prepare(
@@ -61,10 +62,11 @@ class Worker:
         """Compile before the first deadline runs, on zeros shaped like this party's columns, or
         like the blocks of those that are streamed."""
         event = self.study.algorithm.event_of(self.study.facts, self.study.trust, self.index)
-        if streamed:
+        if streamed or self._by_blocks:
+            block = shapes[0][0] if streamed else HELD_BLOCK
             one = [np.zeros((1, *shape[1:]), np.float32) for shape in shapes]
-            made = self._block_sum(None, public, state, StreamedColumns.of(one))
-            self._require_bounded(made, event, BLOCK)
+            made = self._block_sum(None, public, state, StreamedColumns.of(one, block))
+            self._require_bounded(made, event, block)
             return
         rows = program_rows(self.study, shapes[0][0])
         columns = tuple(np.zeros((rows, *shape[1:]), np.float32) for shape in shapes)
@@ -125,7 +127,11 @@ class Worker:
     ) -> tuple[Any, Contribution, bool]:
         """The state after a release, what it would be without noise, and whether the party's coin
         let it take part."""
-        columns = self.party.open(draw)
+        columns: Any = self.party.open(draw)
+        if self._by_blocks and not isinstance(columns, StreamedColumns):
+            require_columns(self.study, self.index, columns)
+            chosen, _ = coins(draw, event, len(columns[0]))
+            columns = StreamedColumns.of(columns, HELD_BLOCK, chosen)
         if isinstance(columns, StreamedColumns):
             require_columns(self.study, self.index, columns)
             contribution = self._block_sum(draw, public, state, columns)
@@ -177,7 +183,7 @@ class Worker:
     ) -> Contribution:
         """The sum over all blocks of records that do not fit into memory (`streaming`)."""
         shapes = [jax.ShapeDtypeStruct(shape, np.float32) for shape in columns.block_shapes]
-        mask = jax.ShapeDtypeStruct((BLOCK,), bool)
+        mask = jax.ShapeDtypeStruct((columns.block,), bool)
         bound = self._bound(public, state, tuple(shapes), mask)
         value, valid = self._block_sums.of(public, columns, self._size, state)
         return computed(bound, value, valid, draw)

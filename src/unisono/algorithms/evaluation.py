@@ -26,7 +26,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -66,6 +66,8 @@ EVERYBODY = "all"
 MUCH_CLIPPED = 0.02
 # A class of fewer standard deviations of its noisy number may as well be empty.
 _LEAST_CLASS = 4.0
+# Scores whose AUC may be so high may separate the outcomes: then no line is the best one.
+_SEPARATE = 0.995
 # A calibration curve has at most so many bins.
 _BINS = 12
 # And none of fewer records than so many deviations of those left of an edge.
@@ -177,7 +179,8 @@ class ClassEvaluation(_Evaluation):
     def kind(self) -> AlgorithmKind:
         return SCORE_INFLUENCE if self.scored else STATISTICS
 
-    @cached_property
+    @property
+    @lru_cache(maxsize=16)  # noqa: B019  (equal evaluations share the program that was compiled)
     def survey(self) -> Survey:
         pairs = self.parts * len(self.classes) ** 2
         outcomes = statistics.histogram(2, tuple(range(pairs)), name="outcomes")
@@ -285,13 +288,13 @@ class ClassEvaluation(_Evaluation):
         errors = problem.size_errors(float(rounds.first.noises[OUTCOMES])) * math.sqrt(len(parts))
         known = bool((left[:, -1] >= _LEAST_CLASS * errors).all())
         if sums is None or not known:
-            names = ["calibration slope", "calibration intercept"]
             ranked = [metrics.undetermined("AUC", (0.0, 1.0))] if self.binary else []
-            limits = (-math.inf, math.inf)
-            return ranked, [metrics.undetermined(name, limits) for name in names], left
+            return ranked, metrics.no_calibration(), left
         drawn = score_distributions.again(left, noise, errors)
         ranked = [metrics.auc(left, drawn, sums, confidence)] if self.binary else []
-        return ranked, list(metrics.calibration(left, drawn, noise, sums, confidence)), left
+        if ranked and ranked[0].high > _SEPARATE:
+            return ranked, metrics.no_calibration(), left
+        return ranked, metrics.calibration(left, drawn, noise, sums, confidence), left
 
     def _known(self, outcomes: Counts, confidence: float) -> tuple[Metric, ...]:
         """What the confusion matrix says."""

@@ -32,6 +32,7 @@ from unisono.algorithms.score_influence import Influence
 _ROOT = math.sqrt(2.0)
 # A slope per standard deviation of the scores with a larger standard error says nothing.
 _WIDEST_SLOPE = 0.8
+_LINE = "calibration slope", "calibration intercept"
 
 
 class Metric(NamedTuple):
@@ -183,33 +184,33 @@ def auc(left: np.ndarray, drawn: np.ndarray, sums: Influence, confidence: float)
 
 def calibration(
     left: np.ndarray, drawn: np.ndarray, noise: float, sums: Influence, confidence: float
-) -> tuple[Metric, Metric]:
+) -> list[Metric]:
     """Slope and intercept of the log-odds of the outcome in those of the score; `noise` is the
-    standard deviation of a node. Nothing where the equations hold nowhere, as where scores separate
-    the outcomes, or where a slope per standard deviation of the scores has too large an error."""
+    standard deviation of a node. Nothing where the equations hold nowhere, or where a slope per
+    standard deviation of the scores has too large an error."""
     start = score_distributions.start_of(left, noise)
     at, known = score_distributions.root_of(start, sums.score)
     rest = score_distributions.calibration_remainder(
         start, score_distributions.start_of(drawn, noise)
     )
-    names = "calibration slope", "calibration intercept"
-    limits = -math.inf, math.inf
     if rest is None or not known:
-        return undetermined(names[0], limits), undetermined(names[1], limits)
+        return no_calibration()
     found = score_distributions.covariance_of(start, at, sums.score_noise)
-    shift = np.array([1.0, -float(start.centre / start.scale)])
-    sampling = shift @ found.sampling @ shift, found.sampling[1, 1] / start.scale**2
-    added = shift @ found.noise @ shift + rest[0], found.noise[1, 1] / start.scale**2 + rest[1]
-    said = bool((sampling[1] + added[1]) * start.scale**2 < _WIDEST_SLOPE**2)
-    intercept, slope = start.on_scores(at)
-    return (
-        measured(
-            names[0], float(slope), float(sampling[1]), float(added[1]), confidence, known=said
-        ),
-        measured(
-            names[1], float(intercept), float(sampling[0]), float(added[0]), confidence, known=said
-        ),
-    )
+    # Weights of (a, b) in slope and intercept on the scale of the log-odds.
+    weights = np.array([[0.0, 1.0], [1.0, -float(start.centre)]]) / [[1.0, start.scale]]
+    sampling, noise_part = (np.diag(weights @ part @ weights.T) for part in found)
+    added = noise_part + rest[::-1]
+    if (sampling[0] + added[0]) * start.scale**2 > _WIDEST_SLOPE**2:
+        return no_calibration()
+    return [
+        measured(name, float(value), float(own), float(more), confidence)
+        for name, value, own, more in zip(_LINE, weights @ at, sampling, added, strict=True)
+    ]
+
+
+def no_calibration() -> list[Metric]:
+    """Slope and intercept that are not estimable."""
+    return [undetermined(name, (-math.inf, math.inf)) for name in _LINE]
 
 
 # ------------------------------------------------------------------- means of losses

@@ -41,7 +41,7 @@ from unisono.algorithms.score_distributions import (
     shares,
     start_of,
 )
-from unisono.algorithms.survey import Question, Survey
+from unisono.algorithms.survey import Question, Survey, remembered
 from unisono.core.algorithm import Aggregate, Facts
 from unisono.core.study import Study
 from unisono.core.trust import Unit
@@ -99,6 +99,7 @@ class ScoreSurvey(Survey):
         return noise * np.sqrt([2.0, 2.0] if self.binary else own)
 
 
+@remembered
 def tree_question(parts: int) -> Question:
     """Counts of all leaves and nodes by group and outcome."""
     block = quantile_block(LEAF, TREE, "scores").by(OUTCOME, 2 * parts)
@@ -215,9 +216,10 @@ def rows_of(xp: Any, problem: ScoreSurvey, point: Point, part: Any, records: Any
     """The rows (n, dimension), in the unit ball; of records that miss their score or outcome those
     of no influence."""
     x, code = records[:, SCORE], records[:, OUTCOME]
-    there = xp.isfinite(x + code)
+    leaf = xp.clip(records[:, LEAF], 0, LEAVES - 1)
+    there = xp.isfinite(x + code + leaf)
     x, code = xp.where(there, x, 0.0), xp.where(there, code, 0.0)
-    leaf = xp.clip(xp.where(there, records[:, LEAF], 0.0), 0, LEAVES - 1).astype("int32")
+    leaf = xp.where(there, leaf, 0.0).astype("int32")
     phi, score = influences(xp, point, part, leaf, x, code % 2)
     alpha, beta = row_weights(problem)
     score = xp.where(there[:, None], score / point.radius[part, None], 0.0)

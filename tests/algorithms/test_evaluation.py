@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy.special import expit
+from scipy.special import expit, ndtri
 from sklearn import metrics as textbook
 from sklearn.linear_model import LogisticRegression
 
@@ -268,3 +268,16 @@ def test_cells_are_those_of_the_table_of_survival():
     time = np.array([0.0, 0.1, 0.25, 0.2501, 1.0, 1.5])
     assert cells_of(time, np.ones(6), 4, np).tolist() == [0, 0, 0, 1, 3, 8]
     assert cells_of(time, np.zeros(6), 4, np).tolist() == [4, 4, 4, 5, 7, 8]
+
+
+@pytest.mark.parametrize(("spread", "known"), [(1.0, True), (0.1, False), (20.0, False)])
+def test_scores_that_crowd_into_one_interval_have_no_concordance(spread, known):
+    """What happens within an interval is not seen, so that an interval would be false."""
+    generator = np.random.default_rng(8)
+    score = generator.normal(size=6000)
+    time = generator.exponential(size=6000) * np.exp(-score)
+    how = TimeEvaluation(10)
+    place = np.searchsorted(ndtri(np.arange(1, 8) / 8), spread * score).astype(float)
+    rows = how.columns(place, np.where(time > 1, 2.0, time), (time <= 1).astype(float))
+    found, _ = released(how, rows, Privacy(4.0, 1e-6))
+    assert found.overall.metric("concordance").determined is known

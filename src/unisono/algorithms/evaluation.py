@@ -68,6 +68,8 @@ MUCH_CLIPPED = 0.02
 _LEAST_CLASS = 4.0
 # Scores whose AUC may be so high may separate the outcomes: then no line is the best one.
 _SEPARATE = 0.995
+# Where one interval of a score holds a larger share of the records, what happens within it decides.
+_CROWDED = 0.35
 # A calibration curve has at most so many bins.
 _BINS = 12
 # And none of fewer records than so many deviations of those left of an edge.
@@ -493,7 +495,8 @@ class TimeEvaluation(_Evaluation):
             numbers = Numbers(noise, known, 0.0, laplace)
             found = concordance_of(cells, numbers, confidence)
             size = float(cells.sum()) if known is None else known
-            if found.std_error is None or found.value is None:
+            crowded = float(cells.sum(axis=1).max()) > _CROWDED * size
+            if crowded or found.std_error is None or found.value is None:
                 metric = metrics.undetermined("concordance", (0.0, 1.0))
             else:
                 error = found.std_error

@@ -3,7 +3,7 @@
     python benchmarks/evaluation.py [--quick | --smoke] [--simulations n] [--only DESIGN]
 
 A model is fixed; each simulation draws records, deals them to five unequal parties, and evaluates
-the model by one release through the engine (secure sum, delta 1e-6, replace-one). The truth are the
+the model through the engine (secure sum, delta 1e-6, replace-one). The truth are the
 model's metrics in two million records. Printed for every design, number of records and epsilon: how
 often the interval of each metric holds the truth, its width over that without noise, and how often
 noise left nothing (counted apart).
@@ -42,18 +42,16 @@ from unisono.algorithms.evaluation import (
     Evaluated,
     NumberEvaluation,
     TimeEvaluation,
-    class_evaluation,
     time_evaluation,
 )
-from unisono.algorithms.survey import STATISTICS
 from unisono.core.algorithm import agree_facts
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.privacy import Privacy
-from unisono.core.study import Party, Study
+from unisono.core.study import Party
 from unisono.core.trust import Trust
 from unisono.core.values import Private
-from unisono.engines import in_process
+from unisono.estimators.configuration import in_rounds
 
 SCORECARD = figures.Benchmark(seconds=1800)
 PARTIES = np.array([0.4, 0.25, 0.2, 0.1, 0.05])
@@ -255,14 +253,12 @@ def measure(design: str, records: int, epsilon: float, simulations: int) -> Cell
         evaluation = time_evaluation(records, privacy, ("a", "b") if design == "times" else ())
     else:
         classes = ("0", "1", "2")[: 3 if design == "three" else 2]
-        evaluation = class_evaluation(
-            classes, records, privacy, ("a", "b") if design == "groups" else ()
-        )
+        evaluation = ClassEvaluation(classes, groups=("a", "b") if design == "groups" else ())
     sizes = np.round(PARTIES * records).astype(int)
     sizes[0] += records - sizes.sum()
     trust = Trust.SECURE_SUM
-    facts = agree_facts(tuple(map(int, sizes)), 5, trust)
-    study = Study(STATISTICS.method(evaluation.survey, privacy), facts, trust)
+    facts = agree_facts(tuple(map(int, sizes)), evaluation.width, trust)
+    plan = in_rounds(evaluation.kind.method(evaluation.survey, privacy), facts, trust)
     seed = zlib.crc32(f"{design} {records} {epsilon}".encode())
     found: list[dict[str, tuple[float, float]]] = []
     for number in range(simulations):
@@ -272,7 +268,7 @@ def measure(design: str, records: int, epsilon: float, simulations: int) -> Cell
             Party(f"p{k}", Private((part,)), _ledger(k, seed % 100_003 + number))
             for k, part in enumerate(np.split(rows, np.cumsum(sizes)[:-1]))
         ]
-        read = evaluation.read(study, in_process.run(study, parties))
+        read = evaluation.read(plan.study, plan.run(parties))
         found.append(_judged(read, truth))
     holds = {name: np.array([one[name][0] for one in found]) for name in found[0]}
     width = {name: np.array([one[name][1] for one in found]) for name in found[0]}

@@ -11,6 +11,7 @@ from unisono.algorithms.column_scales import COLUMN_SCALES
 from unisono.algorithms.dp_ftrl import DP_FTRL
 from unisono.algorithms.dp_sgd import DP_SGD
 from unisono.algorithms.dp_sgd_convex import CONVEX_DP_SGD
+from unisono.algorithms.evaluation import ClassEvaluation
 from unisono.algorithms.fed_avg import FED_AVG
 from unisono.algorithms.fisher_scoring import FISHER_SCORING
 from unisono.algorithms.gradient_perturbation import GRADIENT_PERTURBATION
@@ -26,6 +27,7 @@ from unisono.algorithms.pvi_dp_sga import DP_SGA
 from unisono.algorithms.pvi_natural_gradient import NATURAL_GRADIENT
 from unisono.algorithms.pvi_updates import CLIPPED_UPDATES
 from unisono.algorithms.row_moments import ROW_MOMENTS
+from unisono.algorithms.score_influence import SCORE_COUNTS, SCORE_INFLUENCE
 from unisono.algorithms.sgd_sequential import SEQUENTIAL_SGD
 from unisono.algorithms.sgd_synchronous import SYNCHRONOUS_SGD
 from unisono.algorithms.survey import STATISTICS, Survey
@@ -87,6 +89,16 @@ def _survival(kind):
     return made
 
 
+def _scores(kind):
+    def made(classes, groups, epsilon, delta=0.0, relation=Relation.REPLACE_ONE):
+        problem = ClassEvaluation(classes, groups=groups, complete=False).survey
+        return kind.method(problem, Privacy(epsilon, delta, relation))
+
+    return made
+
+
+score_counts = _scores(SCORE_COUNTS)
+score_influence = _scores(SCORE_INFLUENCE)
 survival_table = _survival(SURVIVAL_TABLE)
 log_rank = _survival(LOG_RANK)
 

@@ -19,28 +19,26 @@ from unisono.algorithms.evaluation import (
     Evaluated,
     NumberEvaluation,
     TimeEvaluation,
-    class_evaluation,
     evaluated_json,
     time_evaluation,
 )
 from unisono.algorithms.evaluation_text import evaluation_parts, evaluation_text, learnt_from
 from unisono.algorithms.metrics import Metric
-from unisono.algorithms.survey import STATISTICS
 from unisono.core import notebook
 from unisono.core.algorithm import Facts
 from unisono.core.certificate import ROWWISE, Certificate
 from unisono.core.defaults import default_trust, warn_of_clipping
 from unisono.core.ledger import Ledger
 from unisono.core.privacy import Privacy
-from unisono.core.study import Party, Study
+from unisono.core.study import Party
 from unisono.core.trust import Trust
 from unisono.core.values import Private
 from unisono.data import as_text, listed, numbers
 from unisono.data.blocks import in_blocks
-from unisono.engines import in_process
 from unisono.engines.layout import spread
 from unisono.engines.payments import paid_training
 from unisono.errors import InvalidInput
+from unisono.estimators.configuration import in_rounds
 from unisono.estimators.members import (
     facts_of,
     given_ledgers,
@@ -143,7 +141,7 @@ def evaluate(
     happened at the time y; `bounds` of y end at the horizon): concordance, of a model that
     `unisono.load` read, or of any whose `predict` is higher where the event is expected sooner,
     with public `cuts` of it, seven or so. `groups` (n,) with their public `labels` are judged apart
-    and compared. Intervals count sampling, noise and bins.
+    and compared. Intervals count sampling and noise.
 
     `parties` (n,) says whose each record is, where there are several, each with its `ledger`; under
     add-or-remove `records` is a public number of them for each party. Records that miss y, or that
@@ -172,9 +170,7 @@ def evaluate(
             _judged_times(predictor, truth, listed(events), _range(bounds), cuts, timed, places),
         )
     elif known is not None:
-        classed = class_evaluation(
-            known, sum(sizes), privacy, names, complete=False, scored=_scored(model)
-        )
+        classed = ClassEvaluation(known, _scored(model), groups=names, complete=False)
         made = classed, _judged_classes(predictor, truth, classed, places)
     else:
         low, high = _range(bounds)
@@ -185,15 +181,16 @@ def evaluate(
         number = NumberEvaluation((low, high), largest, intervals, groups=names, complete=False)
         made = number, _judged_numbers(predictor, truth, number, places)
     evaluation, rows = made
-    facts = facts_of(sizes, 5, chosen, relation, minimum_parties, colluders)
-    study = Study(STATISTICS.method(evaluation.survey, privacy), facts, chosen)
-    Ledger.check_all(ledgers, study.cost)  # a model of one's own may take long
+    facts = facts_of(sizes, evaluation.width, chosen, relation, minimum_parties, colluders)
+    method = evaluation.kind.method(evaluation.survey, privacy)
+    plan = in_rounds(method, facts, chosen, purpose="evaluation")
+    Ledger.check_all(ledgers, plan.cost)  # a model of one's own may take long
     parts = [
         Party(name, Private((rows(_seats(own, book, facts)),), name), book)
         for name, own, book in zip(members.names, members.rows, ledgers, strict=True)
     ]
-    result = in_process.run(study, parts, purpose="evaluation")
-    found = evaluation.read(study, result, confidence)
+    result = plan.run(parts)
+    found = evaluation.read(plan.study, result, confidence)
     pairs = zip(members.names, ledgers, strict=True)
     learnt = tuple(str(name) for name, book in pairs if paid_training(book, *_trained_by(model)))
     return Evaluation(found, confidence, predictor.stated(result.certificate), learnt)
@@ -342,7 +339,7 @@ def _judged_classes(
 
     def rows(seats: np.ndarray) -> np.ndarray:
         order = seats[seats >= 0]
-        if evaluation.half:
+        if evaluation.scored:
             chances = np.zeros((len(order), len(code)))
             chances[:, [code[as_text(one) or ""] for one in predictor.model.classes_]] = (
                 predictor.chances(seats)

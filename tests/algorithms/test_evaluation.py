@@ -5,38 +5,38 @@ import math
 
 import numpy as np
 import pytest
-from scipy.special import expit
+from scipy.special import expit, ndtri
 from sklearn import metrics as textbook
+from sklearn.linear_model import LogisticRegression
 
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.algorithms import metrics
 from unisono.algorithms.estimates import _guarantees
 from unisono.algorithms.evaluation import (
     WORST_LOSS,
+    ClassEvaluation,
     NumberEvaluation,
     TimeEvaluation,
-    class_evaluation,
     evaluated_json,
 )
 from unisono.algorithms.metrics import Counts
-from unisono.algorithms.survey import STATISTICS
 from unisono.algorithms.survival_table import cells_of
 from unisono.core.algorithm import agree_facts
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.privacy import Privacy
-from unisono.core.study import Party, Study
+from unisono.core.study import Party
 from unisono.core.trust import Relation, Trust
 from unisono.core.values import Private
-from unisono.engines import in_process
 from unisono.errors import InvalidInput
+from unisono.estimators.configuration import in_rounds
 
 
 def released(evaluation, rows, privacy, trust=Trust.SECURE_SUM, **hidden):
-    """What one release of three parties says, and its certificate."""
+    """What an evaluation of three parties says, and its certificate."""
     parts = np.array_split(rows.astype(np.float32), 3)
     facts = agree_facts(tuple(map(len, parts)), rows.shape[1], trust, **hidden)
-    study = Study(STATISTICS.method(evaluation.survey, privacy), facts, trust)
+    plan = in_rounds(evaluation.kind.method(evaluation.survey, privacy), facts, trust)
     ledgers = [
         Ledger.in_memory(Policy(f"d{k}", Budget(1e5, 1e-2)), ACCOUNTANT, seed=k) for k in range(3)
     ]
@@ -44,8 +44,8 @@ def released(evaluation, rows, privacy, trust=Trust.SECURE_SUM, **hidden):
         Party(f"p{k}", Private((part,)), ledger)
         for k, (part, ledger) in enumerate(zip(parts, ledgers, strict=True))
     ]
-    result = in_process.run(study, parties)
-    return evaluation.read(study, result), result.certificate
+    result = plan.run(parties)
+    return evaluation.read(plan.study, result), result.certificate
 
 
 def two_classes(n, seed=0, slope=1.0):
@@ -56,12 +56,16 @@ def two_classes(n, seed=0, slope=1.0):
     return np.stack([1 - chance, chance], axis=1), truth
 
 
+def log_odds(chances):
+    return np.log(chances[:, 1:]) - np.log(chances[:, :1])
+
+
 NO_NOISE = Privacy(20000.0, 1e-6)
 
 
 def test_without_noise_metrics_are_those_of_the_textbook():
     chances, truth = two_classes(20000)
-    evaluation = class_evaluation(("no", "yes"), 20000, NO_NOISE)
+    evaluation = ClassEvaluation(("no", "yes"))
     found, _ = released(evaluation, evaluation.columns(chances, truth), NO_NOISE)
     said = chances.argmax(axis=1)
     exact = {
@@ -74,9 +78,13 @@ def test_without_noise_metrics_are_those_of_the_textbook():
     for name, value in exact.items():
         assert found.overall.metric(name).value == pytest.approx(value, abs=2e-4), name
     score = textbook.roc_auc_score(truth, chances[:, 1])
-    assert found.overall.metric("AUC").value == pytest.approx(score, abs=2e-3)  # bins
-    assert found.overall.metric("calibration slope").value == pytest.approx(1.0, abs=0.05)
-    assert found.overall.metric("calibration intercept").value == pytest.approx(0.2, abs=0.05)
+    assert found.overall.metric("AUC").value == pytest.approx(score, abs=5e-4)
+    line = LogisticRegression(C=np.inf).fit(log_odds(chances), truth)
+    assert found.overall.metric("calibration slope").value == pytest.approx(
+        line.coef_[0, 0], abs=2e-3
+    )
+    intercept = found.overall.metric("calibration intercept").value
+    assert intercept == pytest.approx(line.intercept_[0], abs=2e-3)
     counted = textbook.confusion_matrix(truth, said)
     assert np.array(found.overall.confusion) == pytest.approx(counted, abs=1.0)
     assert all(one["low"] <= one["share"] <= one["high"] for one in found.overall.curve)
@@ -105,7 +113,7 @@ def test_more_classes_have_no_auc():
     generator = np.random.default_rng(2)
     chances = generator.dirichlet((1, 1, 1), 4000)
     truth = (generator.random((4000, 1)) > chances.cumsum(axis=1)).sum(axis=1)
-    evaluation = class_evaluation(("a", "b", "c"), 4000, NO_NOISE)
+    evaluation = ClassEvaluation(("a", "b", "c"))
     found, _ = released(evaluation, evaluation.columns(chances, truth), NO_NOISE)
     assert found.overall.metric("calibration slope").value == pytest.approx(1.0, abs=0.15)
     exact = -np.log(np.maximum(chances[np.arange(4000), truth], 0.01)).mean()
@@ -116,7 +124,7 @@ def test_more_classes_have_no_auc():
 
 def test_labels_alone_have_a_confusion_matrix():
     chances, truth = two_classes(5000)
-    evaluation = class_evaluation(("no", "yes"), 5000, NO_NOISE, scored=False)
+    evaluation = ClassEvaluation(("no", "yes"), scored=False)
     found, _ = released(evaluation, evaluation.columns(np.round(chances), truth), NO_NOISE)
     exact = textbook.accuracy_score(truth, chances.argmax(axis=1))
     assert found.overall.metric("accuracy").value == pytest.approx(exact, abs=1e-3)
@@ -133,7 +141,7 @@ def test_groups_are_judged_apart_and_compared():
     chances, truth = two_classes(12000, slope=1.0)
     group = np.arange(12000) % 2
     truth = np.where(group == 1, 1 - truth, truth)  # the model is wrong about one of them
-    evaluation = class_evaluation(("no", "yes"), 12000, NO_NOISE, ("north", "south"))
+    evaluation = ClassEvaluation(("no", "yes"), groups=("north", "south"))
     found, _ = released(evaluation, evaluation.columns(chances, truth, group), NO_NOISE)
     north, south = found.groups
     assert (north.group, south.group) == ("north", "south")
@@ -148,13 +156,13 @@ def test_groups_are_judged_apart_and_compared():
 def test_records_without_outcome_or_group_count_nowhere():
     chances, truth = two_classes(3000)
     truth[::3] = np.nan
-    evaluation = class_evaluation(("no", "yes"), 3000, NO_NOISE, complete=False)
+    evaluation = ClassEvaluation(("no", "yes"), complete=False)
     found, _ = released(evaluation, evaluation.columns(chances, truth), NO_NOISE)
     there = np.isfinite(truth)
     exact = textbook.accuracy_score(truth[there], chances[there].argmax(axis=1))
     assert found.overall.metric("accuracy").value == pytest.approx(exact, abs=2e-3)
     assert found.overall.records == pytest.approx(2000, abs=2)
-    grouped = class_evaluation(("no", "yes"), 3000, NO_NOISE, ("a", "b"))
+    grouped = ClassEvaluation(("no", "yes"), groups=("a", "b"))
     assert np.isnan(grouped.columns(chances, truth, np.full(3000, 7.0))).all()
     with pytest.raises(InvalidInput, match="without their groups"):
         grouped.columns(chances, truth)
@@ -164,15 +172,18 @@ def test_records_without_outcome_or_group_count_nowhere():
 def test_odd_chances_stay_within_what_is_paid_for(odd):
     """Whatever a model says, codes are cells and losses lie in their bounds; what is no number
     counts nowhere."""
-    evaluation = class_evaluation(("no", "yes"), 3000, Privacy(1.0, 1e-6))
+    evaluation = ClassEvaluation(("no", "yes"))
     rows = evaluation.columns(np.full((1, 2), odd), np.array([1.0]))
     if not np.isfinite(odd):
         assert np.isnan(rows).all()
         return
-    assert 0 <= rows[0, 0] < 4 * evaluation.half
-    assert 0 <= rows[0, 1] < 4
-    assert 0 <= rows[0, 2] <= 1
-    assert 0 <= rows[0, 3] <= WORST_LOSS
+    leaf, outcome, pair, square, loss, _, score = rows[0]
+    assert 0 <= leaf < 256
+    assert 0 <= outcome < 2
+    assert 0 <= pair < 4
+    assert 0 <= square <= 1
+    assert 0 <= loss <= WORST_LOSS
+    assert abs(score) <= 20
 
 
 def test_what_noise_hides_is_not_determined():
@@ -180,7 +191,7 @@ def test_what_noise_hides_is_not_determined():
     truth[:] = 0
     truth[:4] = 1
     privacy = Privacy(0.3, 1e-6)
-    evaluation = class_evaluation(("no", "yes"), 150, privacy)
+    evaluation = ClassEvaluation(("no", "yes"))
     found, certificate = released(evaluation, evaluation.columns(chances, truth), privacy)
     assert not found.overall.metric("AUC").determined
     shown = evaluated_json(found)
@@ -194,7 +205,7 @@ def test_what_noise_hides_is_not_determined():
 def test_hidden_sizes_are_released_with_the_scores(trust):
     chances, truth = two_classes(6000)
     privacy = Privacy(8.0, 1e-6, Relation.ADD_OR_REMOVE)
-    evaluation = class_evaluation(("no", "yes"), 6000, privacy)
+    evaluation = ClassEvaluation(("no", "yes"))
     rows = evaluation.columns(chances, truth)
     found, _ = released(evaluation, rows, privacy, trust, exact_sizes=False)
     exact = textbook.accuracy_score(truth, chances.argmax(axis=1))
@@ -257,3 +268,16 @@ def test_cells_are_those_of_the_table_of_survival():
     time = np.array([0.0, 0.1, 0.25, 0.2501, 1.0, 1.5])
     assert cells_of(time, np.ones(6), 4, np).tolist() == [0, 0, 0, 1, 3, 8]
     assert cells_of(time, np.zeros(6), 4, np).tolist() == [4, 4, 4, 5, 7, 8]
+
+
+@pytest.mark.parametrize(("spread", "known"), [(1.0, True), (0.1, False), (20.0, False)])
+def test_scores_that_crowd_into_one_interval_have_no_concordance(spread, known):
+    """What happens within an interval is not seen, so that an interval would be false."""
+    generator = np.random.default_rng(8)
+    score = generator.normal(size=6000)
+    time = generator.exponential(size=6000) * np.exp(-score)
+    how = TimeEvaluation(10)
+    place = np.searchsorted(ndtri(np.arange(1, 8) / 8), spread * score).astype(float)
+    rows = how.columns(place, np.where(time > 1, 2.0, time), (time <= 1).astype(float))
+    found, _ = released(how, rows, Privacy(4.0, 1e-6))
+    assert found.overall.metric("concordance").determined is known

@@ -121,6 +121,13 @@ def _surveys(relation):
         lambda: methods.hazard_scoring(features, 2.0, 1e-6, relation, rounds=2),
     )
     for number in (2, 3):
+        own = ("a", "b", "c")[:number], () if number == 2 else SIDES.labels, 1.0, 1e-6, relation
+        yield f"score-counts-{number}-classes", ROW, lambda own=own: methods.score_counts(*own)
+        yield (
+            f"score-influence-{number}-classes",
+            ROW,
+            lambda own=own: methods.score_influence(*own),
+        )
         yield (
             f"log-rank-{number}-groups",
             ROW,
@@ -449,7 +456,7 @@ def study_of(build, facts):
 def drawn(generator, relation):
     """Any algorithm with any public parameters; many are refused, which is an answer too."""
     families = (_survey, _survey, _linear, _clusters, _network_of, _posterior, _regression)
-    families = (*families, _survival, _scored)
+    families = (*families, _survival, _scored, _evaluated)
     return families[int(generator.integers(len(families)))](generator, relation)
 
 
@@ -552,6 +559,16 @@ def _survival(generator, relation):
     if generator.random() < 0.5:
         return ROW, methods.log_rank(groups, *promise, stop_at=_pick(generator, 0.01, 1.0, 3.0))
     return ROW, methods.survival_table(groups, *promise, bins=_pick(generator, None, 2, 7, 40))
+
+
+def _evaluated(generator, relation):
+    classes, groups = (
+        "abc"[: int(generator.integers(2, 4))],
+        "fmo"[: int(generator.integers(0, 4))],
+    )
+    promise = (_size(generator, -1, 1.5), _pick(generator, 0.0, 1e-6), relation)
+    kind = _pick(generator, methods.score_counts, methods.score_influence)
+    return ROW, kind(tuple(classes), tuple(groups), *promise)
 
 
 def _network_of(generator, relation):

@@ -82,6 +82,7 @@ SCORED = {
     "fisher-scoring": methods.fisher_scoring("gaussian", 2, 2.0, 1e-6, ADDED, rounds=2),
     "hazard-scoring": methods.hazard_scoring(1, 2.0, 1e-6, ADDED, rounds=2),
     "log-rank": methods.log_rank(("a", "b", "c"), 2.0, 1e-6, ADDED),
+    "score-influence": methods.score_influence(("no", "yes"), (), 2.0, 1e-6, ADDED),
 }
 ONE_SHOT |= set(SCORED)
 

@@ -185,6 +185,8 @@ def test_clean_sums_of_extreme_records_are_within_their_terms(name):
     for change in EXTREMES.values():
         rows = size if algorithm.batch is None else algorithm.batch(facts)
         data = [np.resize(c, (rows, *c.shape[1:])) for c in change(*toy()[0])]
+        if name == "score-influence":  # records of seven columns
+            data[0] = np.tile(data[0], 3)[:, :7]
         mask = np.arange(rows) < size
         columns = tuple(np.asarray(column, np.float32) for column in data)
         value = np.asarray(local(algorithm.ask(server), state, columns, mask, np.int32(size))[1])

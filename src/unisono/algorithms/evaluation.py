@@ -1,10 +1,12 @@
-"""A model judged by records that it did not learn from: one release, all metrics.
+"""A model judged by records that it did not learn from: one or two rounds, all metrics.
 
 Each party computes what the public model says of its records, and what is made of it: codes of
-cells and bounded losses, `columns`. Counts and sums of these are questions of one survey, so that
-the whole evaluation is ONE release, priced as any statistic, through whatever trust the study has:
+cells and bounded losses, `columns`. Counts and sums of these are questions of one survey, priced as
+any statistic, through whatever trust the study has; a model with scores has a second round, whose
+price is known before the first (`score_influence`):
 
-    two classes      counts by score, outcome        AUC, calibration, its curve, ROC
+    two classes      counts by score, outcome        its calibration curve, ROC
+                     then: sums of influences        AUC, calibration
                      counts by outcome, prediction   accuracy, recall, precision, confusion
                      sums of (p - y)²                Brier score
                      sums of -log p, clipped         log loss
@@ -15,27 +17,36 @@ the whole evaluation is ONE release, priced as any statistic, through whatever t
                      counts within the interval      coverage of prediction intervals
     times            counts by score, time and event concordance
 
-A record counts in one cell of each table, also where there are subgroups, which cost no privacy but
-share the records. Records that miss their outcome count nowhere. How the budget is divided is
-fixed: tables of scores, which have many cells, get most.
+A record counts in one cell of each table, also where there are subgroups: in the first round they
+cost no privacy but share the records, in the second they take half of it. Records that miss their
+outcome count nowhere. How the budget is divided is fixed.
 """
 
 import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 
-from unisono.accounting import gaussian
-from unisono.algorithms import metrics, statistics
+from unisono.algorithms import metrics, score_distributions, statistics
 from unisono.algorithms.concordance import concordance_of
 from unisono.algorithms.hypothesis_tests import wilson
 from unisono.algorithms.metrics import Counts, Metric, Sums
+from unisono.algorithms.noise_law import NoiseLaw
 from unisono.algorithms.readings import Noisy, read_blocks
-from unisono.algorithms.survey import Question, Survey, unpack
+from unisono.algorithms.score_influence import (
+    OUTCOMES,
+    SCORE_INFLUENCE,
+    TREES,
+    ScoreRounds,
+    ScoreSurvey,
+    opened,
+    tree_question,
+)
+from unisono.algorithms.survey import STATISTICS, Question, Survey, unpack
 from unisono.algorithms.survival_curves import Numbers
 from unisono.algorithms.survival_table import bins_for, cells_of
 from unisono.core.privacy import Privacy
@@ -43,18 +54,32 @@ from unisono.core.study import Result, Study
 from unisono.errors import InvalidInput
 from unisono.problems.columns import Groups
 from unisono.problems.survival import BEYOND
+from unisono.releases.algorithm import AlgorithmKind
 
 # Chances below this count as this in the log loss, which is bounded by it.
 LEAST_CHANCE = 0.01
 WORST_LOSS = -math.log(LEAST_CHANCE)
-# Parts of the budget: scores by bins, right and wrong, losses.
-_SCORES, _OUTCOMES, _LOSS = 2.0, 1.0, 1.0
+# Parts of the first round: scores, right and wrong, losses.
+_SCORES, _OUTCOMES, _LOSS = 0.7, 1.0, 1.0
 EVERYBODY = "all"
+# A larger share of scores at the clip is worth a warning.
+MUCH_CLIPPED = 0.02
+# A class of fewer standard deviations of its noisy number may as well be empty.
+_LEAST_CLASS = 4.0
+# Scores whose AUC may be so high may separate the outcomes: then no line is the best one.
+_SEPARATE = 0.995
+# Where one interval of a score holds a larger share of the records, what happens within it decides.
+_CROWDED = 0.35
+# A calibration curve has at most so many bins.
+_BINS = 12
+# And none of fewer records than so many deviations of those left of an edge.
+_LEAST_BIN = 8.0
 
 
 @dataclass(frozen=True)
 class Judged:
-    """Metrics of one set of records: all of them, or a subgroup; with what is drawn of them."""
+    """Metrics of one set of records: all of them, or a subgroup; with what is drawn of them, and
+    the share of scores that are too near to 0 or 1 for their log-odds to be told."""
 
     group: str
     records: float
@@ -62,6 +87,7 @@ class Judged:
     confusion: tuple[tuple[float, ...], ...] = ()
     curve: tuple[dict[str, float], ...] = ()
     roc: tuple[tuple[float, float], ...] = ()
+    clipped: float = 0.0
 
     def metric(self, name: str) -> Metric:
         """One of them."""
@@ -84,6 +110,12 @@ class _Evaluation:
 
     groups: tuple[str, ...] = field(default=(), kw_only=True)
     complete: bool = field(default=True, kw_only=True)
+    width = 5  # columns of a record
+
+    @property
+    def kind(self) -> AlgorithmKind:
+        """The algorithm that releases it."""
+        return STATISTICS
 
     @property
     def parts(self) -> int:
@@ -134,35 +166,35 @@ def _together(sums: Sequence[Sums]) -> Sums:
 
 @dataclass(frozen=True)
 class ClassEvaluation(_Evaluation):
-    """Of a model that gives chances to `classes`; `half` is half the number of bins of scores, and
-    0 where it gives none and only says which class it is."""
+    """Of a model that gives chances to `classes`, or, where it is not `scored`, only says which
+    class it is."""
 
     classes: tuple[str, ...]
-    half: int
+    scored: bool = True
+    width = 7
 
     @property
     def binary(self) -> bool:
         return len(self.classes) == 2
 
-    @cached_property
-    def cuts(self) -> np.ndarray:
-        return metrics.score_cuts(self.half)
+    @property
+    def kind(self) -> AlgorithmKind:
+        return SCORE_INFLUENCE if self.scored else STATISTICS
 
-    @cached_property
+    @property
+    @lru_cache(maxsize=16)  # noqa: B019  (equal evaluations share the program that was compiled)
     def survey(self) -> Survey:
-        cells, pairs = self.parts * 4 * self.half, self.parts * len(self.classes) ** 2
-        outcomes = statistics.histogram(1, tuple(range(pairs)), name="outcomes")
-        if not self.half:
+        pairs = self.parts * len(self.classes) ** 2
+        outcomes = statistics.histogram(2, tuple(range(pairs)), name="outcomes")
+        if not self.scored:
             return Survey([outcomes])
-        scores = statistics.histogram(0, tuple(range(cells)), name="scores")
-        return Survey(
-            [
-                outcomes.weighing(_OUTCOMES),
-                scores.weighing(_SCORES),
-                self._mean(2, (0.0, self._brier), "Brier score", 4).weighing(_LOSS),
-                self._mean(3, (0.0, WORST_LOSS), "log loss", 4).weighing(_LOSS),
-            ]
-        )
+        asked = [
+            outcomes.weighing(_OUTCOMES),
+            tree_question(self.parts).weighing(_SCORES),
+            self._mean(3, (0.0, self._brier), "Brier score", 5).weighing(_LOSS),
+            self._mean(4, (0.0, WORST_LOSS), "log loss", 5).weighing(_LOSS),
+        ]
+        return ScoreSurvey(asked, self.parts, len(self.classes))
 
     @property
     def _brier(self) -> float:
@@ -171,8 +203,8 @@ class ClassEvaluation(_Evaluation):
     def columns(
         self, chances: np.ndarray, truth: np.ndarray, group: np.ndarray | None = None
     ) -> np.ndarray:
-        """(n, 5) of chances (n, classes) and the place of each record's class (n,), NaN where they
-        are missing, and that of its group."""
+        """(n, 7) of chances (n, classes) and the place of each record's class (n,), NaN where they
+        are missing, and that of its group (see `score_influence`)."""
         truth, classes = np.asarray(truth, float), len(self.classes)
         chances = np.asarray(chances, float)
         groups = self._grouped(group, len(truth))
@@ -189,39 +221,39 @@ class ClassEvaluation(_Evaluation):
             score, outcome = chances[rows, predicted], (predicted == own).astype(int)
         with np.errstate(divide="ignore"):
             log_odds = np.log(score) - np.log1p(-score)
-        bins = np.searchsorted(self.cuts, log_odds, side="right") if self.half else 0 * own
+        log_odds = np.clip(log_odds, -score_distributions.LIMIT, score_distributions.LIMIT)
         hit = np.zeros_like(chances)
         hit[rows, own] = 1.0
         squares = ((chances - hit) ** 2).sum(axis=1) / (2.0 if self.binary else 1.0)
         losses = -np.log(np.clip(chances[rows, own], LEAST_CHANCE, 1.0))
         found = np.column_stack(
             [
-                (place * 2 * self.half + bins) * 2 + outcome,
+                score_distributions.leaf_of(log_odds),
+                place * 2 + outcome,
                 (place * classes + own) * classes + predicted,
                 squares,
                 losses,
                 place,
+                log_odds,
             ]
         )
         return np.where(known[:, None], found, np.nan)
 
     def read(self, study: Study, result: Result, confidence: float = 0.95) -> Evaluated:
         """The metrics of a finished release."""
-        blocks = released_blocks(self.survey, study, result)
+        rounds = opened(study, result.value) if self.scored else None
+        blocks = released_blocks(self.survey, study, result) if rounds is None else rounds.blocks
         classes = len(self.classes)
 
-        def judged(name: str, parts: Sequence[int]) -> Judged:
-            def counts(block: Noisy, *shape: int) -> Counts:
-                table = block.values.reshape(self.parts, *shape)[list(parts)].sum(axis=0)
-                noise = block.law.std * math.sqrt(len(parts))
-                return Counts(table, noise, self._public(block, parts))
-
-            outcomes = counts(blocks[0], classes, classes)
+        def judged(name: str, parts: Sequence[int], place: int) -> Judged:
+            block = blocks[OUTCOMES]
+            table = block.values.reshape(self.parts, classes, classes)[list(parts)].sum(axis=0)
+            noise = block.law.std * math.sqrt(len(parts))
+            outcomes = Counts(table, noise, self._public(block, parts))
             confusion = tuple(tuple(map(float, row)) for row in outcomes.moved)
             known = self._known(outcomes, confidence)
-            if not self.half:
+            if rounds is None:
                 return Judged(name, outcomes.size, known, confusion)
-            scores = counts(blocks[1], 2 * self.half, 2)
             losses = [
                 metrics.mean_loss(
                     label,
@@ -233,19 +265,38 @@ class ClassEvaluation(_Evaluation):
                     ("log loss", blocks[3], WORST_LOSS),
                 )
             ]
-            curve = metrics.score_curve(scores, self.cuts)
-            calibrated = metrics.calibration(scores, curve, confidence)
-            found = list(known[:1])
-            if self.binary:
-                found.append(metrics.auc(scores, curve, calibrated.at[1], confidence))
-            found += [*losses, calibrated.slope, calibrated.intercept, *known[1:]]
-            drawn = _calibration_curve(scores, curve, blocks[1], confidence)
-            roc = _roc(scores) if self.binary else ()
-            return Judged(name, outcomes.size, tuple(found), confusion, drawn, roc)
+            ranked, calibrated, left = self._scores(rounds, parts, place, confidence)
+            law = blocks[TREES].law.scaled(math.sqrt(len(parts)))
+            drawn = _calibration_curve(left, law, confidence)
+            roc = _roc(left) if self.binary else ()
+            found = (*known[:1], *ranked, *losses, *calibrated, *known[1:])
+            clipped = float(np.diff(left)[:, [0, -1]].sum() / left[:, -1].sum())
+            return Judged(name, outcomes.size, found, confusion, drawn, roc, clipped)
 
-        every = judged(EVERYBODY, range(self.parts))
-        groups = [judged(label, [part]) for part, label in enumerate(self.groups)]
+        every = judged(EVERYBODY, range(self.parts), 0)
+        groups = [judged(label, [part], 1 + part) for part, label in enumerate(self.groups)]
         return Evaluated(every, tuple(groups), _gaps(groups, confidence))
+
+    def _scores(
+        self, rounds: ScoreRounds, parts: Sequence[int], place: int, confidence: float
+    ) -> tuple[list[Metric], list[Metric], np.ndarray]:
+        """The AUC, if there is one, slope and intercept; and the records left of every edge."""
+        problem = self.survey
+        assert isinstance(problem, ScoreSurvey)
+        place = 0 if problem.parts == 1 else place
+        left = rounds.left(problem, parts)
+        sums = None if rounds.sums is None else rounds.sums[place]
+        noise = float(rounds.first.noises[TREES]) * math.sqrt(len(parts))
+        errors = problem.size_errors(float(rounds.first.noises[OUTCOMES])) * math.sqrt(len(parts))
+        known = bool((left[:, -1] >= _LEAST_CLASS * errors).all())
+        if sums is None or not known:
+            ranked = [metrics.undetermined("AUC", (0.0, 1.0))] if self.binary else []
+            return ranked, metrics.no_calibration(), left
+        drawn = score_distributions.again(left, noise, errors)
+        ranked = [metrics.auc(left, drawn, sums, confidence)] if self.binary else []
+        if ranked and ranked[0].high > _SEPARATE:
+            return ranked, metrics.no_calibration(), left
+        return ranked, metrics.calibration(left, drawn, noise, sums, confidence), left
 
     def _known(self, outcomes: Counts, confidence: float) -> tuple[Metric, ...]:
         """What the confusion matrix says."""
@@ -256,43 +307,40 @@ class ClassEvaluation(_Evaluation):
         return tuple(found)
 
 
-def class_evaluation(
-    classes: Sequence[str],
-    records: int,
-    privacy: Privacy,
-    groups: Sequence[str] = (),
-    complete: bool = True,
-    scored: bool = True,
-) -> ClassEvaluation:
-    """With as many bins as public facts allow; none for a model without chances."""
-    if not scored:
-        return ClassEvaluation(tuple(classes), 0, groups=tuple(groups), complete=complete)
-    pure, epsilon = privacy.pure, privacy.epsilon
-    mu = epsilon / 2 if pure else gaussian.mu_for(epsilon, privacy.delta)
-    share = _SCORES / (_SCORES + _OUTCOMES + 2 * _LOSS)
-    half = metrics.bins_for(records / max(1, len(groups)), mu * math.sqrt(share))
-    return ClassEvaluation(tuple(classes), half, groups=tuple(groups), complete=complete)
-
-
 def released_blocks(survey: Survey, study: Study, result: Result) -> list[Noisy]:
-    """What a survey released, question by question."""
-    opened = unpack(np.asarray(result.value))
+    """What a survey released, question by question; of two rounds what the first did."""
+    if study.method.kind is SCORE_INFLUENCE:
+        return opened(study, result.value).blocks
+    told = unpack(np.asarray(result.value))
     table = survey.table(study.facts)
-    return read_blocks(table, study, opened.total, opened.survivors, opened.records)
+    return read_blocks(table, study, told.total, told.survivors, told.records)
 
 
 def _calibration_curve(
-    scores: Counts, curve: metrics.ScoreCurve, block: Noisy, confidence: float
+    left: np.ndarray, law: NoiseLaw, confidence: float
 ) -> tuple[dict[str, float], ...]:
-    """In every bin that holds more than noise: the mean score, and the share with the outcome."""
-    sizes = scores.moved.sum(axis=1)
-    shown = sizes >= metrics.LEAST_SIZE * scores.noise * math.sqrt(2.0)
-    with_, sizes = scores.moved[shown, 1], sizes[shown]
-    law = block.law.scaled(scores.noise / block.law.std)
-    low, high = wilson(with_, sizes, law, 1 - confidence)
+    """In bins of about as many records each, which end at leaves: the mean score, and the share
+    with the outcome. Bins hold much more than noise."""
+    whole = left.sum(axis=0)
+    least = max(whole[-1] / _BINS, _LEAST_BIN * law.std * score_distributions.PREFIX)
+    number = int(whole[-1] / least)
+    if number < 1:
+        return ()
+    inner = np.unique(np.searchsorted(whole, whole[-1] * np.arange(1, number) / number))
+    ends = np.concatenate([[0], inner[(inner > 0) & (inner < len(whole) - 1)], [len(whole) - 1]])
+    with_, sizes = np.diff(left[1, ends]), np.diff(whole[ends])
+    error = law.std * score_distributions.between_errors(ends)
+    shown = sizes >= metrics.LEAST_SIZE * error * math.sqrt(2.0)
+    chances = score_distributions.mean_chances(np.diff(whole), ends)[shown]
+    with_, sizes = with_[shown], sizes[shown]
+    ranges = [
+        wilson(one, size, law.scaled(own / law.std), 1 - confidence)
+        for one, size, own in zip(with_[:, None], sizes[:, None], error[shown], strict=True)
+    ]
+    low, high = np.array(ranges).reshape(-1, 2).T
     rate = np.clip(with_ / sizes, 0.0, 1.0)
     drawn = {
-        "score": curve.mean(1 / (1 + np.exp(-curve.x)))[shown],
+        "score": chances,
         "share": rate,
         "low": np.minimum(low, rate),
         "high": np.maximum(high, rate),
@@ -302,12 +350,11 @@ def _calibration_curve(
     return tuple(dict(zip(drawn, row, strict=True)) for row in columns)
 
 
-def _roc(scores: Counts) -> tuple[tuple[float, float], ...]:
-    """False and true positive rates at every cut, from the strictest to none, made monotone."""
-    above = np.cumsum(scores.moved[::-1], axis=0)
-    rates = np.clip(above / np.maximum(above[-1], 1.0), 0.0, 1.0)
-    rates = np.maximum.accumulate(rates, axis=0)
-    return ((0.0, 0.0), *((float(zero), float(one)) for zero, one in rates))
+def _roc(left: np.ndarray) -> tuple[tuple[float, float], ...]:
+    """False and true positive rates at the edges of leaves, from the strictest to none."""
+    above = np.round(1 - score_distributions.shares(left)[:, ::-1], 3).T
+    kept = np.append(True, (np.diff(above, axis=0) != 0).any(axis=1))
+    return tuple((float(zero), float(one)) for zero, one in above[kept])
 
 
 def _gaps(groups: Sequence[Judged], confidence: float) -> tuple[Metric, ...]:
@@ -448,7 +495,8 @@ class TimeEvaluation(_Evaluation):
             numbers = Numbers(noise, known, 0.0, laplace)
             found = concordance_of(cells, numbers, confidence)
             size = float(cells.sum()) if known is None else known
-            if found.std_error is None or found.value is None:
+            crowded = float(cells.sum(axis=1).max()) > _CROWDED * size
+            if crowded or found.std_error is None or found.value is None:
                 metric = metrics.undetermined("concordance", (0.0, 1.0))
             else:
                 error = found.std_error
@@ -495,6 +543,7 @@ def evaluated_json(found: Evaluated) -> dict[str, Any]:
             "records": one.records,
             "metrics": [metric(own) for own in one.metrics],
             **{name: json.loads(json.dumps(own)) for name, own in drawn.items() if own},
+            **({"clipped": one.clipped} if one.clipped > MUCH_CLIPPED else {}),
         }
 
     return {
@@ -510,7 +559,6 @@ __all__ = [
     "Judged",
     "NumberEvaluation",
     "TimeEvaluation",
-    "class_evaluation",
     "evaluated_json",
     "released_blocks",
     "time_evaluation",

@@ -6,9 +6,11 @@ from typing import Any
 from markupsafe import Markup
 
 from unisono.algorithms.estimates import UNDETERMINED
+from unisono.algorithms.score_distributions import LIMIT
 from unisono.core import notebook
 
 Document = Mapping[str, Any]
+ESTIMAND = "for the population that these records were drawn from"
 
 
 def metric_row(metric: Document) -> list[str]:
@@ -35,7 +37,8 @@ def header(confidence: float) -> list[str]:
 
 def evaluation_text(found: Document, confidence: float) -> str:
     """All metrics as a table; subgroups and gaps below, those that are clear first."""
-    parts = [_aligned([header(confidence), *map(metric_row, found["metrics"])])]
+    table = _aligned([header(confidence), *map(metric_row, found["metrics"])])
+    parts = list(filter(None, [ESTIMAND, table, clipped_scores(found)]))
     for one in found["groups"]:
         title = f"{one['group']}, about {max(0.0, float(one['records'])):.0f} records"
         parts.append(f"{title}\n{_aligned([metric_row(own) for own in one['metrics']])}")
@@ -43,9 +46,7 @@ def evaluation_text(found: Document, confidence: float) -> str:
     if found["gaps"]:
         rows = _aligned([metric_row(one) for one in clear]) if clear else "  none is clear of zero"
         parts.append(f"differences between groups whose intervals leave out zero\n{rows}")
-    parts.append(
-        "intervals count sampling, noise and bins; privacy: the part of them that is noise"
-    )
+    parts.append("intervals count sampling and noise; privacy: the part of them that is noise")
     return "\n".join(parts)
 
 
@@ -60,11 +61,13 @@ def evaluation_parts(found: Document, confidence: float) -> list[Markup]:
         rows += [["differences whose intervals leave out zero"], *map(metric_row, clear)]
     none = "No difference between the groups is clear of zero."
     return [
+        notebook.sentence(f"Metrics are {ESTIMAND}.", "note"),
         notebook.grid(header(confidence), rows),
+        notebook.sentence(clipped_scores(found), "warning"),
         notebook.sentence(none if found["gaps"] and not clear else "", "note"),
         notebook.sentence(learnt_from(found), "warning"),
         notebook.sentence(
-            "Intervals count sampling, noise and bins; privacy: the part of them that is noise.",
+            "Intervals count sampling and noise; privacy: the part of them that is noise.",
             "note",
         ),
     ]
@@ -92,6 +95,20 @@ def learnt_from(result: Document) -> str:
     return (
         f"ON RECORDS THAT WERE LEARNT FROM: the ledgers of {', '.join(parties)} have paid for the "
         "training of this model, so expect too good a figure; for new records keep a ledger apart"
+    )
+
+
+def clipped_scores(found: Document) -> str:
+    """What is said where many scores are 0 or 1, or nearly.
+
+    >>> clipped_scores({"clipped": 0.031})[:53]
+    'warning: about 3 % of the scores are 0 or 1, or nearly'
+    """
+    if not found.get("clipped"):
+        return ""
+    return (
+        f"warning: about {100 * found['clipped']:.0f} % of the scores are 0 or 1, or nearly; "
+        f"their log-odds count as {LIMIT:g}, on which calibration slope and intercept depend"
     )
 
 

@@ -1,9 +1,9 @@
 """How good a model is, read from noisy counts and sums: metrics with intervals.
 
-All of it is post-processing of one release whose noise has a known law. A metric is a function f of
+All of it is post-processing of releases whose noise has a known law. A metric is a function f of
 noisy numbers c = C + noise, C counts or sums over records. To first order its error is
 
-    Var f = Σ g² C  +  s² |g|²  (+ binning),        g = ∂f/∂c
+    Var f = Σ g² C  +  s² |g|²,        g = ∂f/∂c
 
 sampling and noise: metrics do not change when all counts double, so that g·C = 0 and Poisson and
 multinomial counts have the same sampling error. The first sum is linear in the counts, so that
@@ -11,41 +11,28 @@ noisy ones estimate it without bias. Where the number of records N is public, co
 that they add up to it, and noise loses its mean: s² (|g|² - (Σ g)²/m) of m counts.
 
     accuracy, recall of a class       shares of a confusion matrix
-    AUC                               counts by bins of the score, Σ c₁ (C₀ below + w c₀) / (N₁ N₀)
-    calibration slope and intercept   the same counts: Σ ω (1, x) (c₁ - (c₀ + c₁) π(a + b x)) = 0
-    Brier score, log loss             means of bounded losses of each record, no bins
+    AUC, calibration                  influence functions, at noisy distributions of the scores
+                                      (`score_distributions`)
+    Brier score, log loss             means of bounded losses of each record
     RMSE, R²                          means of clipped squared errors over the target's variance
 
-**Bins.** Scores are cut at public places of their log-odds x, finer in the middle, with a cut at
-0. Within a bin of width h a record with the outcome scores higher than one without with probability
-w = 1/(1 - e^{-bh}) - 1/(bh) if scores are spread evenly there and their log-odds are right up to
-the slope b; 1/2 would take AUC to be too small. A third of that correction counts as an error of
-its own. Noise enters the equations of calibration linearly and biases nothing; weights ω, from
-smoothed counts, keep bins that hold nothing but noise out of them.
-
-**Not determined**: where noise hides how many records a denominator holds.
+**Not estimable**: where noise hides how many records a denominator holds.
 """
 
 import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import expit, ndtri
+from scipy.special import ndtri
 
+from unisono.algorithms import score_distributions
 from unisono.algorithms.hypothesis_tests import LEAST_SIZE
+from unisono.algorithms.score_influence import Influence
 
 _ROOT = math.sqrt(2.0)
-# Log-odds beyond the last cut are taken to lie so far behind it.
-_TAIL = 0.8
-_WIDEST, _BEND = 5.0, 1.25
-# Places in each bin at which the density of scores is known; a slope with a larger standard error
-# says nothing.
-_NODES, _WIDEST_SLOPE = 9, 1.0
-_PLACES, _WEIGHTS = np.polynomial.legendre.leggauss(_NODES)
-# The part of what another spread of scores within bins would change that counts as an error.
-_DOUBT = 0.75
-# By which part a bin may hold more or less than a smooth curve says.
-_ROUGH = 0.5
+# A slope per standard deviation of the scores with a larger standard error says nothing.
+_WIDEST_SLOPE = 0.8
+_LINE = "calibration slope", "calibration intercept"
 
 
 class Metric(NamedTuple):
@@ -182,208 +169,48 @@ def _ratio(
     return found._replace(value=middle, low=min(found.low, middle), high=max(found.high, middle))
 
 
-# ------------------------------------------------------------------- scores by bins
+# ------------------------------------------------------------------- scores, in two rounds
 
 
-def score_cuts(half: int) -> np.ndarray:
-    """Log-odds (2 half - 1,) at which scores are cut into 2 half bins.
-
-    >>> score_cuts(2).round(2).tolist()
-    [-2.1, 0.0, 2.1]
-    """
-    ends = _WIDEST * (np.arange(half) / half) ** _BEND
-    return np.concatenate([-ends[:0:-1], ends])
-
-
-def bins_for(records: float, mu: float) -> int:
-    """Half the number of bins, a rule of public facts: more bins cost noise, fewer blur."""
-    return int(np.clip(round(math.sqrt(records * mu) / 4), 4, 10))
+def auc(left: np.ndarray, drawn: np.ndarray, sums: Influence, confidence: float) -> Metric:
+    """How often a record with the outcome scores higher than one without: what distributions say,
+    of records `left` of every edge, and the noisy sum of influences. `drawn` is the same with noise
+    added again."""
+    value = float(score_distributions.area(score_distributions.shares(left))) + sums.auc
+    sampling = score_distributions.area_sampling(left)
+    noise = sums.auc_noise**2 + score_distributions.area_remainder(left, drawn)
+    return measured("AUC", value, sampling, noise, confidence, (0.0, 1.0))
 
 
-def _edges(cuts: np.ndarray) -> np.ndarray:
-    return np.concatenate([[cuts[0] - 2 * _TAIL], cuts, [cuts[-1] + 2 * _TAIL]])
-
-
-class ScoreCurve(NamedTuple):
-    """How scores are spread, over and within bins: places x (bins, nodes) and how many records lie
-    at each of them, by a curve that bends with the bins, and by a smooth one."""
-
-    x: np.ndarray
-    mass: np.ndarray
-    plain: np.ndarray
-
-    @property
-    def totals(self) -> np.ndarray:
-        return np.asarray(self.mass.sum(axis=1))
-
-    @property
-    def even(self) -> "ScoreCurve":
-        """As many records in each bin, evenly spread."""
-        return self.spread(np.ones_like(self.mass))
-
-    @property
-    def smooth(self) -> "ScoreCurve":
-        """As many records in each bin, spread by the smooth curve."""
-        return self.spread(self.plain)
-
-    def spread(self, mass: np.ndarray) -> "ScoreCurve":
-        """As many records in each bin, spread within it as this mass."""
-        within = mass * (self.totals / mass.sum(axis=1))[:, None]
-        return ScoreCurve(self.x, within, self.plain)
-
-    def mean(self, values: np.ndarray) -> np.ndarray:
-        """The mean of (bins, nodes) in each bin."""
-        return np.asarray((values * self.mass).sum(axis=1) / self.totals)
-
-
-def score_curve(scores: Counts, cuts: np.ndarray) -> ScoreCurve:
-    """The density of scores as exp of a cubic in x, laid through noisy totals of the bins by least
-    squares; a weak prior keeps what noise hides near a normal density."""
-    totals, noise = scores.moved.sum(axis=1), 2 * scores.noise**2
-    edges = _edges(cuts)
-    weights, half = _WEIGHTS, np.diff(edges)[:, None] / 2
-    x = (edges[1:] + edges[:-1])[:, None] / 2 + half * _PLACES
-    t = x / _WIDEST
-    basis = np.stack([np.ones_like(t), t, t**2, t**3])  # (4, bins, nodes)
-    size = max(float(totals.sum()), 4.0)
-    positive = np.maximum(totals - scores.noise, 0.0) + 1e-3
-    middle = float(positive @ x.mean(axis=1) / positive.sum())
-    spread = float(positive @ (x.mean(axis=1) - middle) ** 2 / positive.sum())
-    spread = min(max(spread, 0.25), 9.0)
-    first = np.array(
-        [
-            math.log(size / math.sqrt(2 * math.pi * spread)) - middle**2 / (2 * spread),
-            middle * _WIDEST / spread,
-            -(_WIDEST**2) / (2 * spread),
-            0.0,
-        ]
+def calibration(
+    left: np.ndarray, drawn: np.ndarray, noise: float, sums: Influence, confidence: float
+) -> list[Metric]:
+    """Slope and intercept of the log-odds of the outcome in those of the score; `noise` is the
+    standard deviation of a node. Nothing where the equations hold nowhere, or where a slope per
+    standard deviation of the scores has too large an error."""
+    start = score_distributions.start_of(left, noise)
+    at, known = score_distributions.root_of(start, sums.score)
+    rest = score_distributions.calibration_remainder(
+        start, score_distributions.start_of(drawn, noise)
     )
-    prior = np.diag([0.1, 0.1, 0.1, 0.3]) ** 2
-    at = first
-    for _ in range(40):
-        mass = weights * half * np.exp(np.clip(np.tensordot(at, basis, 1), -30.0, 30.0))
-        found = mass.sum(axis=1)
-        slopes = (basis * mass).sum(axis=2)  # (4, bins)
-        scale = 1 / (np.maximum(found, 0.5) + noise)
-        step = np.linalg.solve(
-            (slopes * scale) @ slopes.T + prior,
-            slopes @ (scale * (totals - found)) - prior @ (at - first),
-        )
-        at = at + step * min(1.0, 1.0 / max(float(np.abs(step).max()), 1e-12))
-        if np.abs(step).max() < 1e-6:
-            break
-    mass = weights * half * np.exp(np.clip(np.tensordot(at, basis, 1), -30.0, 30.0)) + 1e-6
-    return ScoreCurve(x, _bent(mass, x, totals, noise), mass)
+    if rest is None or not known:
+        return no_calibration()
+    found = score_distributions.covariance_of(start, at, sums.score_noise)
+    # Weights of (a, b) in slope and intercept on the scale of the log-odds.
+    weights = np.array([[0.0, 1.0], [1.0, -float(start.centre)]]) / [[1.0, start.scale]]
+    sampling, noise_part = (np.diag(weights @ part @ weights.T) for part in found)
+    added = noise_part + rest[::-1]
+    if (sampling[0] + added[0]) * start.scale**2 > _WIDEST_SLOPE**2:
+        return no_calibration()
+    return [
+        measured(name, float(value), float(own), float(more), confidence)
+        for name, value, own, more in zip(_LINE, weights @ at, sampling, added, strict=True)
+    ]
 
 
-def _bent(mass: np.ndarray, x: np.ndarray, totals: np.ndarray, noise: float) -> np.ndarray:
-    """A smooth curve, bent where bins say that scores are not spread so smoothly: by the logarithm
-    of what they hold over what the curve does, with straight lines between their middles. What a
-    bin holds is believed as far as it stands out of noise and chance."""
-    found = mass.sum(axis=1)
-    prior = (_ROUGH * np.maximum(found, totals)) ** 2
-    believed = found + (totals - found) * prior / (prior + noise + np.maximum(found, 1.0))
-    apart = np.log(np.maximum(believed, 0.03 * found) / found)
-    bent = mass * np.exp(np.interp(x.ravel(), x.mean(axis=1), apart)).reshape(mass.shape)
-    return np.asarray(bent)
-
-
-class Calibrated(NamedTuple):
-    """Slope and intercept of the log-odds of the outcome in those of the score."""
-
-    slope: Metric
-    intercept: Metric
-    at: tuple[float, float]
-
-
-class _Root(NamedTuple):
-    """Where the equations of calibration hold: (a, b), chances (bins,), and how each cell (bins, 2)
-    pulls at a and b; whether they hold anywhere."""
-
-    at: np.ndarray
-    chance: np.ndarray
-    pulls: np.ndarray
-    known: bool
-
-
-def calibration(scores: Counts, curve: ScoreCurve, confidence: float) -> Calibrated:
-    """Of counts (bins, 2) without and with the outcome. What another density within the bins, a
-    smooth or an even one, would change, counts as an error: most of the larger; so does 0.06 of the
-    width of each bin, by which the mean of its scores may be elsewhere."""
-    root = _root(scores, curve)
-    others = [_root(scores, other, root.at).at - root.at for other in (curve.even, curve.smooth)]
-    apart = np.abs(others).max(axis=0)
-    width = 0.06 * (curve.x[:, -1] - curve.x[:, 0])
-    inside = expit(root.at[0] + root.at[1] * curve.x)
-    moved = curve.totals * root.at[1] * curve.mean(inside * (1 - inside)) * width
-    smooth = np.stack([1 - root.chance, root.chance], axis=1) * curve.totals[:, None]
-    found = []
-    for place, name in enumerate(("calibration intercept", "calibration slope")):
-        _, noise = scores.errors(root.pulls[place])
-        sampling = float((root.pulls[place] ** 2 * smooth).sum())
-        pull = root.pulls[place, :, 1] - root.pulls[place, :, 0]  # of one record more with it
-        error = noise + (_DOUBT * apart[place]) ** 2 + float((pull**2 * moved**2).sum())
-        said = root.known and error + sampling < _WIDEST_SLOPE**2
-        value = float(root.at[place])
-        found.append(measured(name, value, sampling, error, confidence, known=said))
-    return Calibrated(found[1], found[0], (float(root.at[0]), float(root.at[1])))
-
-
-def _root(scores: Counts, curve: ScoreCurve, first: np.ndarray | None = None) -> _Root:
-    cells, known = scores.moved, False
-    at = np.array([0.0, 1.0]) if first is None or np.abs(first).max() > 2 else first
-    for _ in range(100):
-        inside = expit(at[0] + at[1] * curve.x)
-        chance, bend = curve.mean(inside), inside * (1 - inside)
-        design = np.stack([curve.mean(bend), curve.mean(bend * curve.x)], axis=1)
-        sampled = curve.totals * chance * (1 - chance)
-        noise = scores.noise**2 * (chance**2 + (1 - chance) ** 2)
-        pull = design * (curve.totals / (sampled + noise))[:, None]
-        jacobian = pull.T @ (design * curve.totals[:, None]) + 1e-9 * np.eye(2)
-        residual = cells[:, 1] - cells.sum(axis=1) * chance
-        step = np.linalg.solve(jacobian, pull.T @ residual)
-        at = at + np.clip(step, -0.5, 0.5)
-        known = bool(np.abs(step).max() < 1e-6)
-        if known or np.abs(at).max() > 8:
-            break
-    pulls = np.linalg.solve(jacobian, pull.T)  # (2, bins)
-    return _Root(at, chance, np.stack([-pulls * chance, pulls * (1 - chance)], axis=2), known)
-
-
-def auc(scores: Counts, curve: ScoreCurve, slope: float, confidence: float) -> Metric:
-    """How often a record with the outcome scores higher than one without."""
-    cells = scores.moved
-    without, with_ = cells[:, 0], cells[:, 1]
-    wins = _wins(curve, min(max(slope, 0.0), 3.0))
-    sizes = cells.sum(axis=0)
-    noise = scores.noise * math.sqrt(len(cells))
-    known = bool((sizes > LEAST_SIZE * noise).all())
-    zero, one = np.maximum(sizes, 1.0)
-    below = np.concatenate([[0.0], np.cumsum(without)[:-1]])
-    above = np.concatenate([np.cumsum(with_[::-1])[::-1][1:], [0.0]])
-    over, under = below + wins * without, above + wins * with_
-    value = float(with_ @ over) / (zero * one)
-    gradient = np.stack([(under / one - value) / zero, (over / zero - value) / one], axis=1)
-    sampling, noise_part = scores.errors(gradient)
-    sampling = max(sampling, value * (1 - value) / (zero + one))
-    # Noise times noise: the form is bilinear.
-    order = np.tri(len(cells), k=-1) + np.diag(wins) - min(max(value, 0.0), 1.0)
-    noise_part += scores.noise**4 * float((order**2).sum()) / (zero * one) ** 2
-    ties = np.maximum(with_ * without, 0.0) / (zero * one)
-    even = _wins(curve.even, min(max(slope, 0.0), 3.0))
-    binned = float(ties @ np.abs(wins - 0.5)) / 3, float(ties @ np.abs(wins - even))
-    error = noise_part + binned[0] ** 2 + binned[1] ** 2
-    return measured("AUC", value, sampling, error, confidence, (0.0, 1.0), known)
-
-
-def _wins(curve: ScoreCurve, slope: float) -> np.ndarray:
-    """In each bin, how often a record with the outcome scores higher than one without, if the odds
-    of the outcome are as exp(slope x) within it."""
-    x = curve.x - curve.x.mean(axis=1, keepdims=True)
-    one = curve.mass * np.exp(slope * x)
-    one, zero = (part / part.sum(axis=1, keepdims=True) for part in (one, curve.mass))
-    below = np.cumsum(zero, axis=1) - zero / 2
-    return np.asarray((one * below).sum(axis=1))
+def no_calibration() -> list[Metric]:
+    """Slope and intercept that are not estimable."""
+    return [undetermined(name, (-math.inf, math.inf)) for name in _LINE]
 
 
 # ------------------------------------------------------------------- means of losses

@@ -21,6 +21,7 @@ from unisono.algorithms.pvi_analytic import ITERATED_REGRESSION, ONE_SHOT_REGRES
 from unisono.algorithms.pvi_dp_sga import DP_SGA
 from unisono.algorithms.pvi_natural_gradient import NATURAL_GRADIENT
 from unisono.algorithms.pvi_updates import CLIPPED_UPDATES
+from unisono.algorithms.score_influence import SCORE_INFLUENCE
 from unisono.algorithms.sgd_sequential import SEQUENTIAL_SGD
 from unisono.algorithms.sgd_synchronous import SYNCHRONOUS_SGD
 from unisono.algorithms.survey import STATISTICS
@@ -31,7 +32,7 @@ from unisono.releases.algorithm import AlgorithmKind
 from unisono.releases.plugins import with_plugins
 
 OWN = (
-    *(STATISTICS, K_MEANS, FISHER_SCORING),
+    *(STATISTICS, SCORE_INFLUENCE, K_MEANS, FISHER_SCORING),
     *(SURVIVAL_TABLE, LOG_RANK, HAZARD_SCORING),
     *(PRECONDITIONED_GRADIENTS, GRADIENT_PERTURBATION, CONVEX_DP_SGD, OUTPUT_PERTURBATION),
     *(ADAPTIVE_STATISTICS, OBJECTIVE_PERTURBATION, SYNCHRONOUS_SGD, SEQUENTIAL_SGD),

@@ -66,8 +66,7 @@ from unisono.studies.search import (
     each_candidate,
     stage_name,
 )
-from unisono.studies.stages import BOUNDS, FIT, START, Found, SplitRecords, Stage, costs_of
-from unisono.studies.stages import EVALUATION as EVALUATION_STAGE
+from unisono.studies.stages import BOUNDS, FIT, START, TESTS, Found, SplitRecords, Stage, costs_of
 from unisono.studies.streamed import StreamedRecords
 
 Follow = Callable[[Progress], None]
@@ -432,12 +431,12 @@ class LocalRun:
         self,
         outcome: RunOutcome,
         before: Mapping[str, tuple[int, ...]],
-        test: tuple[int, ...] | None = None,
+        tests: Sequence[tuple[int, ...]] = (),
     ) -> None:
-        """`before` are the shapes of what parties sent in the stages before."""
+        """`before` are the shapes of what parties sent in the stages before, `tests` after."""
         folder, study = self.place.folder, self.built.study
         rounds, shape = study.algorithm.rounds, outcome.shape
-        write_transcript(folder, study, shape, outcome.value, rounds, test=test, **before)
+        write_transcript(folder, study, shape, outcome.value, rounds, tests, **before)
 
     def _evaluate(
         self,
@@ -452,12 +451,17 @@ class LocalRun:
         found = [] if self.test is None else [built.judge(outcome.value, *self.test)]
         if built.test is not None:
             try:
-                tested = self._stage(built.stage(EVALUATION_STAGE), books, known)
+                shapes: list[tuple[int, ...]] = []
+                for stage in (one for one in built.stages if one.name in TESTS):
+                    tested = self._stage(stage, books, known)
+                    known, shapes = {**known, stage.name: tested.value}, [*shapes, tested.shape]
+                    if not tested.opened:
+                        break
             except (BudgetExceeded, PrivacyViolation) as error:
                 words = f"the result was not tested: {error}"
             else:
                 if tested.opened:
-                    self._write_transcript(outcome, before, tested.shape)
+                    self._write_transcript(outcome, before, shapes)
                     certificate = certify(built.test.study, books, ACCOUNTANT)
                     found.insert(0, built.tested(tested.value, certificate, redrawn))
                 else:

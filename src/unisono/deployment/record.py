@@ -166,13 +166,13 @@ def write_transcript(
     shape: Sequence[int],
     value: Any,
     done: int,
-    test: Sequence[int] | None = None,
+    tests: Sequence[Sequence[int]] = (),
     start: Sequence[int] | None = None,
     bounds: Sequence[int] | None = None,
 ) -> None:
-    """Which messages each viewer sees, in a run whose first `done` rounds are over; `test`, `start`
-    and `bounds` are the shapes of what a party sends in the test of the result, and in releases
-    before the first round, if there were such."""
+    """Which messages each viewer sees, in a run whose first `done` rounds are over; `tests`,
+    `start` and `bounds` are the shapes of what a party sends in rounds that test the result, and in
+    releases before the first round, if there were such."""
     server, _ = study.algorithm.init(study.facts)
     single = viewers_of_contribution(study.trust)
     rounds = [0, max(done - 1, 0)]
@@ -190,8 +190,8 @@ def write_transcript(
     last = study.algorithm.rounds
     if done == last:
         messages.append(("result", [last, last], _shape(value), EVERYONE_AT_THE_END))
-    if test is not None:
-        after = [last + 1, last + 1]
+    for number, test in enumerate(tests, start=last + 1):
+        after = [number, number]
         if single:
             messages.append(("test messages", after, [study.facts.parties, *test], single))
         messages.append(("test", after, list(test), EVERYONE_AT_THE_END))

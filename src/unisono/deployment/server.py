@@ -26,7 +26,7 @@ from unisono.runs import folder as runs
 from unisono.secagg.session import Session
 from unisono.studies.build import Built
 from unisono.studies.search import LOTS, SearchBuilt
-from unisono.studies.stages import BOUNDS, EVALUATION, FIT, START, Stage, costs_of
+from unisono.studies.stages import BOUNDS, EVALUATION, FIT, START, TESTS, Stage, costs_of
 
 _PAUSE = 0.5  # seconds between looks at who is there
 _FIRST_REST, _LONGEST_REST = 5.0, 60.0  # seconds after failed exchanges, doubled each time
@@ -72,7 +72,7 @@ class _Server:
                 break
             session = self.agreed.session_at([one.result_hash for one in self.outcomes.values()])
             waits = late
-            if waits is None and stage.name != EVALUATION and job.pending:
+            if waits is None and stage.name not in TESTS and job.pending:
                 waits = []  # it is over: whoever missed it is told before the next stage
             outcome = self._stage(stage, session, waits)
             ends = not outcome.opened and stage.last_if_lost
@@ -172,15 +172,19 @@ class _Server:
         if tests:
             also = {"also": tests[1:]} if tests[1:] else {}
             runs.EVALUATION.write(folder, tests[0] | also)
-        test = _shape(stage.study, outcome.transcript) if stage.name == EVALUATION else None
         if FIT in self.outcomes:
             before = {
                 one.name: _shape(one.study, self.outcomes[one.name].transcript)
                 for one in begun
                 if one.name in (BOUNDS, START)
             }
+            tested = [
+                _shape(one.study, self.outcomes[one.name].transcript)
+                for one in begun
+                if one.name in TESTS
+            ]
             shape = _shape(study, fit.transcript)
-            write_transcript(folder, study, shape, fit.value, self.rounds, test=test, **before)
+            write_transcript(folder, study, shape, fit.value, self.rounds, tested, **before)
         learnt_from = [self.names[party] for party in fit.learnt_from]
         save_result(folder, built, fit.value, fit.opened, certificate, learnt_from=learnt_from)
 

@@ -9,6 +9,7 @@ What is left out follows the algorithm's own published rule, which reads no reco
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from unisono.core.algorithm import Facts
@@ -100,28 +101,27 @@ def _usual(request: FitRequest, facts: Facts) -> str:
     return "gradient-perturbation"
 
 
-def in_rounds(algorithm: Any, facts: Facts, trust: Trust, engine: str = "in-process") -> FitPlan:
-    """A plan for an engine; JAX has been imported by the algorithm already."""
+def in_rounds(
+    algorithm: Any, facts: Facts, trust: Trust, engine: str = "in-process", purpose: str = ""
+) -> FitPlan:
+    """A plan for an engine; JAX has been imported by the algorithm already. Ledgers name its
+    studies with the `purpose`, if any."""
     if algorithm.earlier is not None:
-        return in_stages(algorithm, facts, trust, engine)
-    run, study = runner(engine), Study(algorithm, facts, trust)
+        return in_stages(algorithm, facts, trust, engine, purpose)
+    run, study = runner(engine, purpose), Study(algorithm, facts, trust)
     return FitPlan(study.cost, lambda parties: run(study, parties), study)
 
 
-def in_stages(algorithm: Any, facts: Facts, trust: Trust, engine: str) -> FitPlan:
+def in_stages(
+    algorithm: Any, facts: Facts, trust: Trust, engine: str, purpose: str = ""
+) -> FitPlan:
     """A plan for an algorithm that begins with another's release: priced together, and run one
     after the other."""
-    from unisono.releases.together import together
+    from unisono.releases.together import studies_of
 
-    earlier, promise = algorithm.earlier, algorithm.privacy
-    start, study = together(
-        promise,
-        earlier.share,
-        lambda part: Study(earlier.kind.method(algorithm.problem, part), facts, trust),
-        lambda part: Study(replace(algorithm, privacy=part), facts, trust),
-        lambda one, other: (one.costs, other.costs),
-    )
-    cost, run = added([start.cost, study.cost]), runner(engine)
+    start, study = studies_of(algorithm, facts, trust)
+    assert start is not None
+    cost, run = added([start.cost, study.cost]), runner(engine, purpose)
 
     def both(parties: Sequence[Party]) -> Result:
         with Ledger.declared([party.ledger for party in parties], [cost] * len(parties)):
@@ -141,12 +141,12 @@ def in_stages(algorithm: Any, facts: Facts, trust: Trust, engine: str) -> FitPla
     return FitPlan(cost, both, study, start=start)
 
 
-def runner(engine: str) -> Callable[[Study, Sequence[Party]], Result]:
+def runner(engine: str, purpose: str = "") -> Callable[[Study, Sequence[Party]], Result]:
     """The function that runs a study; Flower is imported only if it is asked for."""
     if engine == "in-process":
         from unisono.engines import in_process
 
-        return in_process.run
+        return partial(in_process.run, purpose=purpose)
     if engine != "flower":
         raise InvalidInput(f"engine = {engine!r}: choose one of {', '.join(ENGINES)}")
     try:

@@ -18,11 +18,11 @@ from unisono.algorithms.evaluation import (
     Evaluated,
     NumberEvaluation,
     TimeEvaluation,
-    class_evaluation,
     evaluated_json,
     time_evaluation,
 )
-from unisono.algorithms.survey import Survey
+from unisono.algorithms.score_influence import SCORE_INFLUENCE, ScoreSurvey
+from unisono.algorithms.survey import STATISTICS, Survey
 from unisono.core.privacy import Privacy
 from unisono.core.study import Result, Study
 from unisono.core.trust import Unit
@@ -37,7 +37,7 @@ from unisono.models.model import Choice, Fault, ModelConfig, ModelKind, Posed, T
 from unisono.models.prediction import HazardRatio, NearestCentre, Prediction, Scores
 from unisono.releases.algorithm import AlgorithmKind
 
-# Records that the number of bins is chosen for where nobody says how many there are.
+# Records that times are cut for where nobody says how many there are.
 _USUAL = 2000
 
 
@@ -51,7 +51,7 @@ class EvaluationConfig(ModelConfig):
         None, description="A category whose values are judged apart, and compared."
     )
     records: Annotated[int, Field(ge=1)] = Field(
-        _USUAL, description="About so many records there are: more allow finer bins of scores."
+        _USUAL, description="About so many records there are: more allow finer intervals of times."
     )
     largest_error: Annotated[float, Field(gt=0)] | None = Field(
         None,
@@ -93,7 +93,7 @@ def judging(
         low, high = target.span
         largest = largest_error or (high - low) / 4
         return NumberEvaluation((low, high), largest, intervals, groups=groups, complete=complete)
-    return class_evaluation(schema.classes, records, privacy, groups, complete, scored=chances)
+    return ClassEvaluation(schema.classes, chances, groups=groups, complete=complete)
 
 
 def judged_columns(
@@ -128,7 +128,7 @@ def judged_columns(
             low, high = prediction.interval(rows, 0.95, offset, new=True).T
             interval = low, high
         return how.columns(prediction.predict(rows, offset), truth, group, interval)
-    if how.half:
+    if how.scored:
         chances = prediction.probabilities(rows, offset)
     else:
         chances = np.eye(len(how.classes))[prediction.predict(rows, offset)]
@@ -139,14 +139,14 @@ def judged_columns(
 def pose(
     config: EvaluationConfig, schema: Schema, algorithm: AlgorithmKind, privacy: Privacy
 ) -> Posed:
-    """One release of what the model's predictions are like."""
+    """What the model's predictions are like; `STATISTICS` release nothing of chances."""
     model = _model(config.judged)
     how = judging(
         schema,
         config.by,
         config.records,
         privacy,
-        chances=_has_chances(model),
+        chances=_has_chances(model) and algorithm is not STATISTICS,
         intervals=_has_intervals(model),
         largest_error=config.largest_error,
         timed=isinstance(model.prediction, HazardRatio),
@@ -172,7 +172,7 @@ def pose(
             "confidence": config.confidence,
         }
 
-    return Posed(how.survey, 5, encode, present)
+    return Posed(how.survey, how.width, encode, present)
 
 
 def read_times(settings: Any, schema: Schema) -> Times | None:
@@ -218,8 +218,12 @@ def _complete(schema: Schema) -> bool:
 
 
 def choose(config: Any, schema: Schema, privacy: Privacy, unit: Unit) -> Choice:
-    """There is one way."""
-    return Choice("statistics", "one noisy release holds all metrics")
+    """Models that give chances take two rounds."""
+    model = _model(config.judged)
+    if schema.classes and _has_chances(model):
+        words = "noisy counts of scores, then one bounded row a record for AUC and calibration"
+        return Choice(SCORE_INFLUENCE.name, words)
+    return Choice(STATISTICS.name, "one noisy release holds all metrics")
 
 
 def learns(config: EvaluationConfig, schema: Schema) -> str:
@@ -312,7 +316,7 @@ EVALUATION = ModelKind(
     "how good a finished model is: accuracy, AUC, calibration, R², concordance, by subgroup",
     EvaluationConfig,
     Target.EITHER,
-    Survey,
+    (Survey, ScoreSurvey),
     pose,
     choose,
     learns,

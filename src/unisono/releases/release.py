@@ -176,7 +176,8 @@ class Priced(NamedTuple):
 
     `events` has one for every party, the same object where they are alike. `noise_std` is the
     standard deviation of one number of the sum that is opened when every party answers. `bound` is
-    the release's, completed by what the price derived; `inside` the noise within what it computes.
+    the release's, completed by what the price derived; `inside` the noise within what it computes;
+    `privacy` the promise that it keeps, by which a table weighs its blocks.
     """
 
     step: float
@@ -184,6 +185,7 @@ class Priced(NamedTuple):
     noise_std: float
     bound: Bound
     inside: Inside | None = None
+    privacy: Privacy | None = None
 
     @property
     def event(self) -> Event:
@@ -284,7 +286,8 @@ def price(
     opened = [_opened_std(event, bound.dimension, together) for event in events]
     alike = len(set(opened)) == 1  # parties with epsilons or turns of their own are not
     mean_square = sum(std**2 for std in opened) / facts.parties
-    return Priced(step, events, opened[0] if alike else math.sqrt(mean_square), bound)
+    std = opened[0] if alike else math.sqrt(mean_square)
+    return Priced(step, events, std, bound, privacy=privacy)
 
 
 def round_event(release: Release, priced: Priced, number: int) -> Event:

@@ -7,8 +7,8 @@ distance of two records) are
     Interval        x in [low, low + w]   alone max |end|          within w
     Moments         (u, √2 (u² - 3/4))    alone l1 1 + √2/4        within l1 √2 (1 + √2/4)²
                                                 l2 3/√8                   l2 2
-    BallPoint       (1, z)                alone l1 1 + √d          within l1 2 √d
-                                                l2 √2                     l2 2
+    BallPoint       (1, z), or z          alone l1 1 + √d, √d      within l1 2 √d
+                                                l2 √2, 1                  l2 2
     OuterProduct    z zᵀ, packed          alone l1 1 + (d-1)/√2    within l1 twice that
                                                 l2 1                      l2 √2
 
@@ -210,23 +210,24 @@ class Moments:
 
 @dataclass(frozen=True)
 class BallPoint:
-    """A point of the unit ball, preceded by 1."""
+    """A point of the unit ball, preceded by 1 where it is `sized`."""
 
     dimension: int
+    sized: bool = True
     multiple = 1
     limit = 1.0
 
     @property
     def exact(self) -> tuple[bool, ...]:
-        return (True, *[False] * self.dimension)
+        return (*[True] * self.sized, *[False] * self.dimension)
 
     @property
     def ranges(self) -> tuple[Range, ...]:
-        return (_COUNT, *[(-1.0, 1.0)] * self.dimension)
+        return (*[_COUNT] * self.sized, *[(-1.0, 1.0)] * self.dimension)
 
     @property
     def alone(self) -> Size:
-        return Size(1 + math.sqrt(self.dimension), _ROOT)
+        return Size(self.sized + math.sqrt(self.dimension), _ROOT if self.sized else 1.0)
 
     @property
     def within(self) -> Size:
@@ -234,7 +235,7 @@ class BallPoint:
 
     def of(self, values: Any) -> Any:
         z = into_ball(jnp, values)
-        return jnp.concatenate([_presence(z), z], axis=1)
+        return jnp.concatenate([_presence(z), z], axis=1) if self.sized else z
 
 
 @dataclass(frozen=True)

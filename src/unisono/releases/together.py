@@ -17,10 +17,13 @@ from dataclasses import replace
 from typing import TypeVar
 
 from unisono.accounting.accountant import ACCOUNTANT
+from unisono.core.algorithm import Facts
 from unisono.core.costs import added
 from unisono.core.events import Composed
 from unisono.core.privacy import Privacy
-from unisono.core.trust import Viewer
+from unisono.core.study import Study
+from unisono.core.trust import Trust, Viewer
+from unisono.releases.algorithm import Method
 
 First = TypeVar("First")
 Rest = TypeVar("Rest")
@@ -59,6 +62,21 @@ def together(
         else:
             high = middle
     return made
+
+
+def studies_of(method: Method, facts: Facts, trust: Trust) -> tuple[Study | None, Study]:
+    """The study of a method, and before it that of the one which it begins with, if any: both keep
+    the method's promise together."""
+    if method.earlier is None:
+        return None, Study(method, facts, trust)
+    before, share = method.earlier
+    return together(
+        method.privacy,
+        share,
+        lambda part: Study(before.method(method.problem, part), facts, trust),
+        lambda part: Study(replace(method, privacy=part), facts, trust),
+        lambda one, other: (one.costs, other.costs),
+    )
 
 
 def largest_part(
@@ -119,4 +137,4 @@ def _fits(history: Composed, promise: Privacy) -> bool:
     return ACCOUNTANT.fits(history, promise.relation, promise.epsilon, promise.delta)
 
 
-__all__ = ["largest_part", "together"]
+__all__ = ["largest_part", "studies_of", "together"]

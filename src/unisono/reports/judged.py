@@ -3,7 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from unisono.algorithms.evaluation_text import clear_gaps, header, metric_row
+from unisono.algorithms.evaluation_text import (
+    ESTIMAND,
+    clear_gaps,
+    clipped_scores,
+    header,
+    metric_row,
+)
 from unisono.reports.blocks import Block, Calibration, Curves, ReportGrid, Text
 from unisono.reports.charts import CalibrationBin
 from unisono.reports.reading import share
@@ -13,9 +19,11 @@ def judged_blocks(found: Mapping[str, Any], confidence: float) -> list[Block]:
     """All that one release says, subgroups and clear differences below."""
     head = header(confidence)
     blocks: list[Block] = [
-        Text("Intervals count sampling, the noise of privacy and bins."),
+        Text(f"Metrics are {ESTIMAND}. Intervals count sampling and the noise of privacy."),
         ReportGrid("Metrics", head, [metric_row(own) for own in found["metrics"]]),
     ]
+    if found.get("clipped"):
+        blocks.append(Text(clipped_scores(found), "warning"))
     if found.get("roc"):
         blocks.append(_roc(found["roc"]))
     if found.get("calibration"):

@@ -54,6 +54,7 @@ from unisono.studies.schema import ALGORITHM_SECTIONS, AUTO, StudyFile
 from unisono.studies.stages import (
     BOUNDS,
     EVALUATION,
+    EVALUATION_START,
     FIT,
     START,
     Found,
@@ -140,7 +141,10 @@ class Built:
         if self.bounds is not None:
             stages.insert(0, Stage(BOUNDS, self.bounds.study, unbounded))
         if self.test is not None:
-            stages.append(Stage(EVALUATION, self.test.study, scores))
+            if self.test.start is not None:
+                stages.append(Stage(EVALUATION_START, self.test.start, scores))
+            last = Stage(EVALUATION, self.test.study, scores, begins_with=EVALUATION_START)
+            stages.append(last)
         return tuple(stages)
 
     def bounded(self, found: Found) -> "Built":

@@ -9,8 +9,8 @@ all parties together,
                 delta and trust, everybody takes part), paid in addition to the training. Where
                 sizes are hidden, m is drawn by coins (`order`), and released with the scores:
                 (Σ score, m) + noise, or right and wrong predictions, each with noise
-    all         with `metrics = "all"` ONE release of counts and sums instead, from which all
-                metrics follow (`algorithms.evaluation`)
+    all         with `metrics = "all"` counts and sums instead, of models with scores in two
+                rounds, from which all metrics follow (`algorithms.evaluation`)
     public      the mean score; nothing is released, and nothing is paid
 
 Intervals hold the sampling error, and in the private case the noise too: they are about records
@@ -35,6 +35,7 @@ from unisono.core.study import Result, Study
 from unisono.data.columns import NamedColumn, NumericColumn
 from unisono.models.evaluation import Judging, judging
 from unisono.models.prediction import HazardRatio
+from unisono.releases.together import studies_of
 from unisono.studies.schema import StudyFile
 
 SHARE, ERROR = "share of right predictions", "mean absolute error"
@@ -46,12 +47,13 @@ _REDRAWN = (
 
 @dataclass(frozen=True)
 class Examination:
-    """The one release that tests a result on records that were kept out of training; `how` where
-    all metrics are asked for."""
+    """The release that tests a result on records that were kept out of training; `how` where all
+    metrics are asked for, and the `start` of those that take two rounds."""
 
     survey: Survey
     study: Study
     how: Judging | None = None
+    start: Study | None = None
 
 
 def examination(file: StudyFile) -> Examination | None:
@@ -60,19 +62,19 @@ def examination(file: StudyFile) -> Examination | None:
     if asked is None or asked.epsilon is None:
         return None
     promise, how = Privacy(asked.epsilon, privacy.delta, privacy.relation), None
+    kind = STATISTICS
     if asked.metrics == "all":
         chances = file.model_kind.chances
         timed = file.model_kind.prediction is HazardRatio
         how = judging(
             file.data, asked.by, sum(file.held_out), promise, chances=chances, timed=timed
         )
-        survey = how.survey
+        survey, kind = how.survey, how.kind
     else:
         survey = Survey([_question(file)])
-    method = STATISTICS.method(survey, promise)
     facts = agree_facts(
         file.held_out,
-        1 if how is None else 5,
+        1 if how is None else how.width,
         file.trust.mode,
         minimum_parties=file.survivors,
         colluders=file.colluders,
@@ -80,7 +82,8 @@ def examination(file: StudyFile) -> Examination | None:
     )
     if file.data.group is not None:  # one record of each person, drawn in secret, is tested
         facts = replace(facts, records_per_person=1, person_at_parties=file.data.person_at_parties)
-    return Examination(survey, Study(method, facts, file.trust.mode), how)
+    start, study = studies_of(kind.method(survey, promise), facts, file.trust.mode)
+    return Examination(survey, study, how, start)
 
 
 def _question(file: StudyFile) -> Question:

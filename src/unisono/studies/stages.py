@@ -29,7 +29,9 @@ from unisono.data.encoding import Values
 
 # What the stages before have released, by their names.
 Found = Mapping[str, Any]
-BOUNDS, START, FIT, EVALUATION = "bounds", "start", "fit", "evaluation"
+BOUNDS, START, FIT = "bounds", "start", "fit"
+EVALUATION_START, EVALUATION = "evaluation-start", "evaluation"
+TESTS = (EVALUATION_START, EVALUATION)
 
 
 class SplitRecords(NamedTuple):
@@ -79,4 +81,15 @@ def costs_of(stages: Sequence[Stage]) -> Sequence[Mapping[Viewer, Composed]]:
     return [made[tuple(map(id, parts))] for parts in zip(first, *others, strict=True)]
 
 
-__all__ = ["BOUNDS", "EVALUATION", "FIT", "START", "Found", "SplitRecords", "Stage", "costs_of"]
+__all__ = [
+    "BOUNDS",
+    "EVALUATION",
+    "EVALUATION_START",
+    "FIT",
+    "START",
+    "TESTS",
+    "Found",
+    "SplitRecords",
+    "Stage",
+    "costs_of",
+]

@@ -84,7 +84,7 @@ def read_scales(
             continue
         found_here = next(columns)
         pairs.append(column(own, found_here))
-        tails += [far_part(found_here, *pairs[-1])] if own.number else [0.0] * own.width
+        tails += [far_part(found_here, *pairs[-1], noise)] if own.number else [0.0] * own.width
     centre, scale = [one for one, _ in pairs], [other for _, other in pairs]
     if problem.family == "binomial":
         mean, spread = float(shares_of(counts)[1]), 1.0
@@ -110,13 +110,11 @@ def read_scales(
     )
 
 
-def far_part(counts: np.ndarray, middle: np.ndarray, spread: np.ndarray) -> float:
+def far_part(counts: np.ndarray, middle: np.ndarray, spread: np.ndarray, noise: float) -> float:
     """The share of records further than four spreads from the middle, less two standard deviations
     of its noise, by noisy counts in bins of [-1, 1]: next to nothing for a normal number, .02 for
-    an exponential one, .075 for a lognormal one with σ = 1.5. Negative counts tell the noise."""
+    an exponential one, .075 for a lognormal one with σ = 1.5."""
     middles = np.linspace(-1.0, 1.0, 2 * len(counts) + 1)[1::2]
-    negative = counts[counts < 0]
-    noise = math.sqrt(float(np.mean(negative**2))) if len(negative) else 0.0
     far = np.abs(middles - middle) > _FAR * spread
     certain = float(np.sum(counts[far])) - 2 * noise * math.sqrt(float(np.sum(far)))
     return max(certain, 0.0) / max(float(np.sum(counts)), 1.0)

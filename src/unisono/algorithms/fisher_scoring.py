@@ -169,8 +169,7 @@ class FisherScoringConfig(AlgorithmConfig):
     count_noise: float | None = Field(
         None,
         gt=0,
-        description="The deviation of noise in a count of columns, for predictions and counts; "
-        "left out: as paid for.",
+        description="The deviation of noise in a count of columns; left out: as paid for.",
     )
 
 
@@ -199,12 +198,11 @@ def resolve(
         "bend_at": rounded(min(max(1 + signal / 33, 1.2), 2.0)),
         "gradient_norm": rounded(_gradient_norm(problem.family, signal)),
         "curvature_norm": rounded(1.0 if rounds == 1 else _curvature_norm(problem.family, kappa)),
+        "count_noise": count_noise(config, problem, facts, privacy, trust),
     }
     if problem.wide:
         widest = min(max(kappa / 80, _LEAST_CURVATURE), 6.0)
         rule |= {"bend_at": _PILOT, "gradient_norm": 1.1, "curvature_norm": rounded(widest)}
-    if config.prediction or problem.family == "poisson":
-        rule["count_noise"] = count_noise(config, problem, facts, privacy, trust)
     said = {name: value for name, value in config if value is not None}
     return config.model_copy(update={**rule, **said})
 

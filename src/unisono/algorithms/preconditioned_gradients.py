@@ -50,10 +50,10 @@ root is the calibrated model (Cox 1958): a record further than 2.3 deviations fr
 less, by its score alone. Newton steps of falling length, H for normal scores, lead there, drawn to
 zero as far as the noise outweighs a usual error: (H + (σ² H⁻¹ + 1) / 0.3²)⁻¹.
 
-All of it is post-processing of gradients. Constants of calibration were chosen on simulated tables and one census table.
-Others were chosen by how well Adult (its test file included), satimage, penbased and designs 0, c
-and j of `benchmarks/inference_coverage.py` were predicted: figures on Adult and on these two tables
-are not independent of them.
+All of it is post-processing of gradients. Constants of calibration were chosen on simulated tables
+and on Adult. Others were chosen by how well Adult (its test file included), satimage, penbased and
+designs 0, c and j of `benchmarks/inference_coverage.py` were predicted: figures on Adult and on
+these two tables are not independent of them.
 """
 
 import math

@@ -48,7 +48,7 @@ from unisono.core.trust import Unit
 from unisono.releases.algorithm import Algorithm, AlgorithmConfig, AlgorithmKind, Earlier
 from unisono.releases.release import Priced, Release
 from unisono.releases.rows import BallPoint, into_ball
-from unisono.releases.table import Block, Table, codes, table_columns
+from unisono.releases.table import Block, Table, TableRecords, codes
 
 # Of the promise, the part that pays for the first round; in squares of μ it is about 3 quarters.
 FIRST_SHARE = 0.63
@@ -329,7 +329,7 @@ def _build(
         init=lambda: begin(None),
         begin=begin,
         ask=lambda state: state.point,
-        local=lambda public, own, records: (own, (public, table_columns(facts, records))),
+        local=TableRecords(facts.group),
         merge=merge,
         result=lambda state: state,
     )

@@ -517,10 +517,15 @@ def test_rows_that_are_read_by_the_largest_would_be_noticed(monkeypatch, name):
 # ------------------------------------------------------------------ declared columns
 
 DECLARED = {
-    "age": {"kind": "number", "bounds": (0, 1), "missing": "indicator"},
+    "age": {"kind": "number", "bounds": (0, 1), "missing": "indicator", "fill": 0.0},
     "dose": {"kind": "number", "bounds": (-1, 1), "bins": (-0.5, 0.5)},
     "ward": {"kind": "category", "values": ["1", "yes"], "other": True, "missing": "category"},
-    "seen": {"kind": "date", "bounds": ("2000-01-01", "2030-01-01"), "missing": "indicator"},
+    "seen": {
+        "kind": "date",
+        "bounds": ("2000-01-01", "2030-01-01"),
+        "missing": "indicator",
+        "fill": "2000-01-01",
+    },
     "known": {"kind": "true-false", "missing": False},
     "class": {"kind": "category", "values": ["no", "yes"]},
     "value": {"kind": "number", "bounds": (-1, 1)},

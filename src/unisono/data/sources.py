@@ -79,8 +79,8 @@ def warn_unread(unread: np.ndarray, what: str, kind: str, more: str = "") -> Non
 def still_divided(remedy: str) -> str:
     """What missing values do to an answer that is divided by a public number of records."""
     return (
-        "The number of records is public and divides nevertheless, so the answer is not that of "
-        f"the values which are there; where some may be missing declare {remedy} beforehand. "
+        "The public number of records divides, so the answer is not the one of the values that are "
+        f"there; where some may be missing leave out {remedy}. "
     )
 
 

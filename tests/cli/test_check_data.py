@@ -113,7 +113,7 @@ def test_declarations_say_what_becomes_of_odd_cells(place):
     written(place, "50,?,divers,2020-01-03,yes", "50,n.d.,F,2020-01-03,no", FINE, FINE)
     text = check(code=0)
     assert 'each counts as "(other)", as declared' in text
-    assert "a further feature says so, and fill = 5.0 takes its place, as declared" in text
+    assert "5 (with an indicator) takes its place, as declared" in text
     assert "4 records, 4 complete" in text
     declare(place, missing="missing = 1.5")
     written(place, FINE, ",,,,", FINE, "50,,F,2020-01-03,no")

@@ -167,6 +167,16 @@ class ColumnKind(Config):
         return not self.complete and missing in (None, DROP, "indicator")
 
     @property
+    def fill_words(self) -> str | None:
+        """The public value that takes the place of a missing one, where one does, in words."""
+        missing = getattr(self, "missing", None)
+        if missing == "indicator":
+            return f"{as_text(getattr(self, 'fill', None))} (with an indicator)"
+        if missing in (None, DROP):
+            return None
+        return MISSING if missing == "category" else as_text(missing)
+
+    @property
     def mean_square(self) -> float:
         """E|u|² of its scaled features, where numbers are even over their ranges and values alike
         often."""

@@ -312,6 +312,7 @@ class Built:
             "file": self.file.hash,
             **({"printed": result.certificate.printed} if result.certificate.printed else {}),
             **self._found_shown,
+            **({"fills": fills} if (fills := self.file.data.fills) else {}),
             **shown,
         }
 

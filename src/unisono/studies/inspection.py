@@ -460,12 +460,9 @@ def _fate(column: ColumnKind, target: bool) -> str:
                 "the study declares complete = true, which this file contradicts"
             )
         return "the record is a zero row in every model, and counts in no statistic of the column"
-    if missing == "indicator":
-        fill = getattr(column, "fill", None)
-        return f"a further feature says so, and fill = {fill} takes its place, as declared"
     if missing == "category":
         return 'it is a value of its own, as declared (missing = "category")'
-    return f"{as_text(missing)} takes its place, as declared"
+    return f"{column.fill_words} takes its place, as declared"
 
 
 def _share(which: np.ndarray) -> str:

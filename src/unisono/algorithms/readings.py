@@ -351,6 +351,7 @@ def read_moments(
         variance = Box(least, np.clip(square - value**2, 0.0, 1.0), most)
     kind = "sum (and, jointly, to the number of records)" if hidden else "sum"
     note = f"{noise_words(noisy, reach)} the {kind}; values outside the bounds were clipped first."
+    note += _count_words(sizes) if hidden else ""
     found = []
     if "mean" in wanted:
         population = None
@@ -421,7 +422,13 @@ def read_proportions(
     ends = population_means(sums, size, law, h, None, probability / len(box.value))
     population = _around(box, *((1 + end) / 2 for end in ends))
     note = f"{noise_words(noisy)} the counts behind the proportion."
+    note += _count_words(size) if paired else ""
     return [estimate(name, box, labels, 1 - probability, note, certificate, population)]
+
+
+def _count_words(sizes: np.ndarray) -> str:
+    """How many values an answer is about, by what was released."""
+    return f" By the noisy count {sizes.sum():,.0f} values are there; missing ones do not count."
 
 
 def _around(box: Box, low: np.ndarray, high: np.ndarray) -> Box:

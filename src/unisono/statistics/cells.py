@@ -26,7 +26,7 @@ from unisono.data import (
     still_divided,
     warn_unread,
 )
-from unisono.data.cells import text_type
+from unisono.data.cells import blanks, text_type
 from unisono.data.cells import truths as spelled_truths
 from unisono.data.given import HELD, is_frame, stream_of, table_of
 from unisono.data.order import order_key
@@ -232,15 +232,18 @@ def public_range(
 
 
 def clean_numbers(values: Any, low: float, high: float, divided: bool = False) -> np.ndarray:
-    """Numbers (n,), NaN where a value is none; local warnings say how many are missing or clipped,
-    and where the answer is `divided` by the number of all records, that a missing one moves it."""
+    """Numbers (n,), NaN where a value is none; local warnings say how many cannot be read or are
+    clipped. An empty one needs none, unless the answer is `divided` by the number of all records,
+    so that it moves the answer."""
     column = listed(values)
     if _all_finite(column):
         records = np.asarray(column)
     else:
         records = numbers(column)
         moved = still_divided("complete=True") if divided else ""
-        warn_unread(np.isnan(records), "values", "finite numbers", moved)
+        unread = np.isnan(records)
+        unread = unread if divided else unread & ~blanks(column)
+        warn_unread(unread, "values", "finite numbers", moved)
     warn_of_clipping(records, low, high, "values")
     return records
 

@@ -196,14 +196,12 @@ def _missing(data: Schema) -> Iterator[str]:
         yield f"A public value takes the place of a missing one: {said}."
     counted = tuple(name for name, own in data.columns.items() if own.incomplete and own.drops)
     if counted:
-        more = (
-            ""
-            if data.target
-            else (
-                ". How many values are there is released with each answer, and intervals include its "
-                "noise: declare complete = true for a column in which none can be missing"
+        more = ""
+        if data.target is None:
+            more = (
+                ". How many values are there is released with each answer, and intervals include "
+                "its noise: declare complete = true for a column in which none can be missing"
             )
-        )
         yield f"A missing value of {_listed(counted)} does not count{more}."
 
 

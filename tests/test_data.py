@@ -107,8 +107,8 @@ def test_a_number_is_what_one_cell_spells(cell, number):
         ("true", 0),
         (np.uint8(1), 0),
         ("north", 1),
-        ("North", -1),
-        (" north", -1),
+        ("North", 1),
+        (" north\xa0", 1),
         ("2.50", 2),
         (2.5, 2),
         ("", -1),
@@ -129,6 +129,10 @@ def test_a_number_is_what_one_cell_spells(cell, number):
 def test_a_category_is_found_for_one_value_alone(value, place):
     public = (1, "north", "2.5", "NA", "9007199254740993", "2020-01-01")
     assert codes([value], public).tolist() == [place]
+
+
+def test_case_decides_where_two_categories_differ_in_it_alone():
+    assert codes(["m", "M", "m ", "W", "w"], ("m", "M", "w")).tolist() == [0, 1, 0, 2, 2]
 
 
 @pytest.mark.parametrize("categories", [(), ("a", "a"), (1, 1.0), ("1", 1), ("",), (None, "a")])
@@ -241,8 +245,8 @@ def test_several_columns_are_no_list(table):
         (b'1,x"', ("1", 'x"')),
         (b'1, "x"', ("1", ' "x"')),
         (b'1,"x"y', None),
-        (b"1,\xff\xfe", None),
-        (b"1,\xed\xa0\x80", None),
+        (b"1,\xff\xfe", ("1", "ÿþ")),
+        (b"1,\xed\xa0\x80", ("1", "í\xa0\x80")),
     ],
 )
 def test_a_line_is_a_record_whatever_is_in_it(write, line, cells):

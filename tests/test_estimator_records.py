@@ -97,6 +97,7 @@ COLUMNS = {
         "kind": "number",
         "bounds": (0.0, 5.0),
         "missing": "indicator",
+        "fill": 0.0,
         "transform": "log1p",
     },
     "born": {"kind": "date", "bounds": ("1920-01-01", "2020-01-01")},
@@ -284,7 +285,8 @@ target = "sick"
 [data.columns]
 age = { kind = "number", bounds = [0, 120] }
 sex = { kind = "category", values = ["F", "M"], other = true, missing = "category" }
-creatinine = { kind = "number", bounds = [0.0, 5.0], missing = "indicator", transform = "log1p" }
+creatinine = { kind = "number", bounds = [0.0, 5.0], missing = "indicator", \
+fill = 0.0, transform = "log1p" }
 born = { kind = "date", bounds = ["1920-01-01", "2020-01-01"] }
 sick = { kind = "category", values = ["no", "yes"] }
 [[parties]]

@@ -170,7 +170,13 @@ def test_declared_features_and_private_classes_go_together():
     """Ranges of declared columns, and classes, are found in one release."""
     rows, labels = plane()
     declared = {
-        "a": {"kind": "number", "bounds": (-3, 3), "missing": "indicator", "missing_codes": [-9]},
+        "a": {
+            "kind": "number",
+            "bounds": (-3, 3),
+            "missing": "indicator",
+            "fill": 0.0,
+            "missing_codes": [-9],
+        },
         "b": {"kind": "number", "bounds": "private"},
     }
     frame = pandas.DataFrame({"a": rows[:, 0], "b": rows[:, 1], "label": labels})

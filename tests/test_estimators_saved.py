@@ -108,7 +108,7 @@ def test_what_is_saved_predicts_the_same(name, tmp_path):
 def test_declared_columns_are_read_from_cells(tmp_path):
     frame = {"age": X[:, 0] * 9, "sex": np.where(X[:, 1] > 5, "m", "f"), "ill": CLASS.tolist()}
     columns = {
-        "age": {"kind": "number", "bounds": (0, 100), "missing": "indicator"},
+        "age": {"kind": "number", "bounds": (0, 100), "missing": "indicator", "fill": 0.0},
         "sex": {"kind": "category", "values": ["f", "m"]},
     }
     model = PrivateLogisticRegression(5.0, classes=[0, 1], columns=columns, rounds=3)

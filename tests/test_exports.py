@@ -47,7 +47,7 @@ pandas = pytest.importorskip("pandas")
 PAGE = Path(__file__).parents[1] / "docs" / "use-the-model.md"
 PLAIN = {
     "age": {"kind": "number", "bounds": (0.0, 100.0)},
-    "dose": {"kind": "number", "bounds": (0.0, 10.0), "missing": "indicator"},
+    "dose": {"kind": "number", "bounds": (0.0, 10.0), "missing": "indicator", "fill": 0.0},
     "size": {"kind": "number", "bounds": (1.0, 50.0), "transform": "log1p", "missing": 7.0},
     "sex": {"kind": "category", "values": ("f", "m")},
     "ward": {"kind": "category", "values": ("a", "b", "c"), "missing": "category"},
@@ -241,7 +241,12 @@ def test_the_scorer_of_the_page_agrees(name, tmp_path):
 def test_dates_are_numbers_in_json_and_refused_elsewhere(tmp_path):
     columns = {
         "age": PLAIN["age"],
-        "came": {"kind": "date", "bounds": ("2010-01-01", "2024-12-31"), "missing": "indicator"},
+        "came": {
+            "kind": "date",
+            "bounds": ("2010-01-01", "2024-12-31"),
+            "missing": "indicator",
+            "fill": "2010-01-01",
+        },
         "born": {
             "kind": "date",
             "bounds": ("1920-01-01", "2000-12-31"),
@@ -331,7 +336,7 @@ def test_effects_of_parties_in_every_export(tmp_path):
 
 
 def test_groups_in_scikit_learn_and_onnx(tmp_path):
-    columns = {n: PLAIN[n] | {"missing": None} for n in ("age", "dose")}
+    columns = {n: PLAIN[n] | {"missing": None, "fill": None} for n in ("age", "dose")}
     ranges = np.array([100.0, 10.0])
     centres = GENERATOR.uniform(0, 1, (4, 2)) * ranges
     how = NearestCentre(("age", "dose"), ("age", "dose"), centres, ranges)

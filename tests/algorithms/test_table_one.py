@@ -19,9 +19,10 @@ import pytest
 import unisono
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.algorithms.noise_law import sum_law
+from unisono.algorithms.readings import Sizes, weighted_tail
 from unisono.algorithms.survey import STATISTICS, Opened, pack
 from unisono.algorithms.table_layout import as_csv, as_html, as_markdown, as_text, layout
-from unisono.algorithms.table_one import NamedVariable, NumberVariable, TableOne, weighted_tail
+from unisono.algorithms.table_one import NamedVariable, NumberVariable, TableOne
 from unisono.attacks.audit import audit, check
 from unisono.core.algorithm import Facts
 from unisono.core.ledger import Ledger
@@ -37,9 +38,9 @@ from unisono.models.registry import model_named
 from unisono.problems.columns import Groups
 
 COLUMNS = {
-    "age": {"kind": "number", "bounds": (18.0, 100.0), "integer": True},
+    "age": {"kind": "number", "bounds": (18.0, 100.0), "integer": True, "complete": True},
     "creatinine": {"kind": "number", "bounds": (0.0, 4.0), "missing": "drop record"},
-    "sex": {"kind": "category", "values": ("f", "m")},
+    "sex": {"kind": "category", "values": ("f", "m"), "complete": True},
     "stage": {"kind": "category", "values": ("I", "II", "III"), "missing": "drop record"},
     "arm": {"kind": "category", "values": ("placebo", "drug", "surgery")},
 }
@@ -423,7 +424,7 @@ def test_the_budget_is_split_by_its_rule():
         Privacy(1.0, 1e-6),
     )
     questions = table.survey.questions
-    sizes = [question.build(True).swapped.l2 for question in questions]
+    sizes = [question.build(Sizes()).swapped.l2 for question in questions]
     errors = [1.0, 3.0, 3.0 * math.sqrt(3 * 10 / 4), 3.0, 2.0]
     assert [q.name for q in questions] == [
         "records",

@@ -20,6 +20,7 @@ from unisono.algorithms import (
 )
 from unisono.algorithms.column_scales import COLUMN_SCALES
 from unisono.algorithms.fisher_scoring import FISHER_SCORING
+from unisono.algorithms.readings import Sizes
 from unisono.algorithms.table_one import NamedVariable, NumberVariable, TableOne
 from unisono.core.algorithm import Facts
 from unisono.core.privacy import Privacy
@@ -72,9 +73,13 @@ QUESTIONS = {
     "labels": labels.label_names(4, "labels", 2, grid=Grid(levels=5, cells=1, symbols=3)),
     "range": ranges.column_range(3, "range"),
     "range-fine": ranges.column_range(3, "range", replace(ranges.EXACT, branching=4)),
-    "moments-counted": statistics.mean(0, BOX, wanted=("mean", "variance")).counting(),
-    "mean-counted": statistics.mean(0, BOX, spread=False).counting(),
-    "quantiles-counted": quantiles.median(2, BOX, branching=4).counting(),
+    "moments-counted": statistics.mean(0, BOX, wanted=("mean", "variance")).counting(Sizes()),
+    "mean-counted": statistics.mean(0, BOX, spread=False).counting(Sizes()),
+    "moments-present": statistics.mean(0, BOX).counting(Sizes(1.5, True)),
+    "whole-present": statistics.mean(0, BOX, step=1.0).counting(Sizes(1.5, True)),
+    "mean-present": statistics.mean(0, BOX, spread=False).counting(Sizes(1.0, True)),
+    "proportion-present": statistics.proportion(1).counting(Sizes(1.5, True)),
+    "quantiles-counted": quantiles.median(2, BOX, branching=4).counting(Sizes()),
 }
 
 TABLE = (
@@ -83,7 +88,7 @@ TABLE = (
     NamedVariable("stage", 2, ("I", "II", "(missing)"), total=True),
 )
 
-PURE = {"histogram", "quantiles", "range", "mean-counted", "quantiles-counted"}
+PURE = {"histogram", "quantiles", "range", "mean-counted", "mean-present", "quantiles-counted"}
 SIDES = Groups(3, ("f", "m"))
 COMPARED = (
     comparisons.difference_of_means(0, BOX, SIDES),

@@ -253,7 +253,12 @@ def test_values_that_are_read_as_one_array_would_be_noticed(clean, monkeypatch, 
             places[np.asarray([bool(value == category) for value in array])] = place
         return places
 
+    def flags(values):
+        places = compared(values, (False, True)).astype(float)
+        return np.where(places < 0, np.nan, places)
+
     monkeypatch.setattr(statistics.one_column, "codes", compared)
+    monkeypatch.setattr(statistics.cells, "spelled_truths", flags)
     assert too_far(clean, name) is not None
 
 
@@ -517,10 +522,15 @@ def test_rows_that_are_read_by_the_largest_would_be_noticed(monkeypatch, name):
 # ------------------------------------------------------------------ declared columns
 
 DECLARED = {
-    "age": {"kind": "number", "bounds": (0, 1), "missing": "indicator"},
+    "age": {"kind": "number", "bounds": (0, 1), "missing": "indicator", "fill": 0.0},
     "dose": {"kind": "number", "bounds": (-1, 1), "bins": (-0.5, 0.5)},
     "ward": {"kind": "category", "values": ["1", "yes"], "other": True, "missing": "category"},
-    "seen": {"kind": "date", "bounds": ("2000-01-01", "2030-01-01"), "missing": "indicator"},
+    "seen": {
+        "kind": "date",
+        "bounds": ("2000-01-01", "2030-01-01"),
+        "missing": "indicator",
+        "fill": "2000-01-01",
+    },
     "known": {"kind": "true-false", "missing": False},
     "class": {"kind": "category", "values": ["no", "yes"]},
     "value": {"kind": "number", "bounds": (-1, 1)},

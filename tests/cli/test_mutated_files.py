@@ -31,7 +31,7 @@ csv = { separator = ";", decimal = "," }
 interactions = [["age", "sex"]]
 [data.columns]
 age = { kind = "number", bounds = [18, 100], bins = [40, 65] }
-creatinine = { kind = "number", bounds = [0, 10], missing = "indicator", transform = "log1p" }
+creatinine = { kind = "number", bounds = [0, 9], missing = "indicator", fill = 1, power = 2 }
 sex = { kind = "category", values = ["F", "M"], other = true, missing = "category" }
 stage = { kind = "ordinal", values = ["I", "II", "III"], missing = "I" }
 seen = { kind = "date", bounds = ["2000-01-01", "2024-12-31"], parts = ["year", "month"] }

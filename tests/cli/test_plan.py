@@ -231,7 +231,7 @@ stage = { kind = "category", values = ["I", "II", "III", "IV"] }
 smokes = { kind = "true-false" }
 dose = { kind = "number", bounds = [0, 9], bins = [3, 6] }
 height = { kind = "number", bounds = [0, 250] }""",
-).replace("[0, 120] }", '[0, 120], missing = "indicator" }')
+).replace("[0, 120] }", '[0, 120], missing = "indicator", fill = 50 }')
 
 
 def test_features_are_counted_as_models_see_them(tmp_path):

@@ -17,7 +17,7 @@ from unisono.models.prediction import HazardRatio, Layer, NearestCentre, Offset,
 
 COLUMNS = {
     "age": {"kind": "number", "bounds": (0.0, 100.0)},
-    "dose": {"kind": "number", "bounds": (0.0, 10.0), "missing": "indicator"},
+    "dose": {"kind": "number", "bounds": (0.0, 10.0), "missing": "indicator", "fill": 0.0},
     "sex": {"kind": "category", "values": ("f", "m"), "missing": "f"},
     "smokes": {"kind": "true-false", "missing": "category"},
     "ill": {"kind": "category", "values": ("no", "yes")},
@@ -226,7 +226,7 @@ def test_hazards_predict_ratios_and_survival(tmp_path):
 
 
 def test_the_nearest_group_in_units_of_ranges(tmp_path):
-    columns = {name: COLUMNS[name] | {"missing": None} for name in ("age", "dose")}
+    columns = {name: COLUMNS[name] | {"missing": None, "fill": None} for name in ("age", "dose")}
     how = NearestCentre(
         ("age", "dose"), ("age", "dose"), np.array([[20.0, 1.0], [30.0, 9.0]]), np.array([100, 10])
     )

@@ -243,5 +243,5 @@ def test_the_share_far_out_is_that_of_the_law(draw, least, most):
     counts = np.histogram(draw(generator).clip(-1, 1), 32, (-1, 1))[0]
     noisy = counts + generator.normal(0, 5, 32)
     middle, spread = quantile_scale(noisy, -1.0, 1.0)
-    own = far_part(noisy, np.array([middle]), np.array([spread]), NOISE_SD)
+    own = far_part(noisy, np.array([middle]), np.array([spread]), 5.0)
     assert least <= own <= most

@@ -704,8 +704,12 @@ def test_a_record_that_cannot_be_read_adds_nothing_and_spoils_nothing(
     if name in ("output-perturbation", "objective-perturbation"):
         rows, labels = placed(read)
         without = np.asarray(answer((np.where(first[:, None], 0, rows), labels * ~first), there))
-    assert np.array_equal(np.asarray(answer(placed(unread), there)), without)
-    assert not np.array_equal(np.asarray(answer(placed(read), there)), without)
+    told, whole = (np.asarray(answer(placed(one), there)) for one in (unread, read))
+    if name == "survival-table":  # its last number counts the incomplete records
+        assert told[-1] > without[-1] == 0
+        told, without, whole = told[:-1], without[:-1], whole[:-1]
+    assert np.array_equal(told, without)
+    assert not np.array_equal(whole, without)
 
 
 def test_a_network_is_refused_before_anything_of_its_size_is_made(study, monkeypatch):

@@ -40,7 +40,7 @@ def test_three_hospitals_answer_by_their_own_queries(hospitals, tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         task = prepare(
-            RunPlace(hospitals / "study.toml", data, tmp_path / "run", None, None, seed=1)
+            RunPlace(hospitals / "study.toml", data, tmp_path / "run", None, None, seed=2)
         )
         with task.opened() as books:
             shown = task.run(books, lambda progress: None)

@@ -156,7 +156,7 @@ def test_a_certificate_says_that_rows_are_a_querys(home, tmp_path):
         "Ages again",
     ):  # with a ledger that is begun, and with one that is there
         study = STUDY.replace("Ages", edition)
-        with pytest.warns(UserWarning, match="1 of 3 values"):
+        with pytest.warns(UserWarning, match="empty cells among 3 records"):
             task = task_of(home, tmp_path / edition, "CAST(age AS TEXT) AS age", study)
         with task.opened() as books:
             task.run(books, lambda progress: None)

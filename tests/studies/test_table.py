@@ -72,11 +72,11 @@ def test_numbers_outside_are_clipped_and_only_the_party_is_told(text, table):
 @pytest.mark.parametrize(
     ("name", "cell", "words"),
     [
-        ("sex", "M", r"1 of 40 values of 'sex' .* are not any of f, m .* in record 7:"),
-        ("sex", None, r"are not any of f, m"),
-        ("radius", np.nan, r"1 of 40 values of 'radius' .* are not numbers, first in record 7:"),
+        ("sex", "x", r"1 of 40 values of 'sex' .* are not any of f, m, first in record 7:"),
+        ("sex", None, r"empty cells among 40 records, which do not count .*: sex 1"),
+        ("radius", np.nan, r"empty cells among 40 records, .*: radius 1"),
         ("radius", "wide", r"are not numbers"),
-        ("diagnosis", "", r"are not any of benign, malignant"),
+        ("diagnosis", "", r"empty cells among 40 records, .*: diagnosis 1"),
     ],
 )
 def test_a_cell_that_cannot_be_read_is_missing_and_only_the_party_is_told(

@@ -103,10 +103,12 @@ def test_statistics_are_about_the_values_that_are_there(tmp_path):
     assert histogram["value"] == pytest.approx([100] * 4, abs=5)
 
 
-def test_without_a_declaration_the_public_number_is_divided_by(tmp_path):
-    """Which the page on studies says: what is not there counts as the centre of the bounds."""
+def test_the_public_number_divides_where_a_column_is_declared_complete(tmp_path):
+    """Then a missing value counts as the center of the bounds, and elsewhere it does not count."""
     known, _, missing = written(tmp_path / "clinic.csv")
     shown, _ = answered(tmp_path / "clinic.csv", missing="integer = false")
+    assert shown["answers"][0]["value"] == pytest.approx(known.mean(), abs=0.05)
+    shown, _ = answered(tmp_path / "clinic.csv", missing="complete = true")
     expected = (known.sum() + 5 * missing.sum()) / 400
     assert shown["answers"][0]["value"] == pytest.approx(expected, abs=0.05)
 
@@ -122,7 +124,7 @@ def test_an_owner_is_told_of_declared_cells_in_one_line_and_of_others_apart(tmp_
     words = [str(one.message) for one in told if "creatinine" in str(one.message)]
     (empty,) = [text for text in words if "empty cells among 400 records" in text]
     (odd,) = [text for text in words if "values of 'creatinine' in" in text]
-    assert "which count as declared: creatinine " in empty
+    assert "which do not count unless declared: creatinine " in empty
     assert "correct them" in odd  # "nicht gemessen" may be a mistake
     counts = int(empty.rpartition("creatinine ")[2].split(".")[0]) + int(odd.split()[0])
     assert counts == missing.sum()
@@ -135,7 +137,7 @@ def test_an_indicator_keeps_every_record_and_tells_a_model(tmp_path):
         model="logistic-regression",
         settings="",
         target='target = "died"',
-        missing='missing = "indicator"',
+        missing='missing = "indicator", fill = 0.0',
         more='interactions = [["creatinine", "sex"]]',
     )
     assert np.isfinite(rows).all()

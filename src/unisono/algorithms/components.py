@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from unisono.algorithms.estimates import Estimate
-from unisono.algorithms.readings import Box, Noisy, size_box
+from unisono.algorithms.readings import Box, Noisy, Sizes, mean_ends
 from unisono.algorithms.survey import Question
 from unisono.core.certificate import Certificate
 from unisono.errors import InvalidInput
@@ -56,8 +56,9 @@ def principal_components(
         """The columns on the scale of their bounds, in [-1, 1]."""
         return xp.clip((features[:, list(chosen)] - centre) / half, -1.0, 1.0)
 
-    def build(hidden: bool) -> Block:
-        return Block(name, OuterProduct(d, sized=hidden), lambda _, features: unit(jnp, features))
+    def build(sizes: Sizes | None) -> Block:
+        rows = OuterProduct(d, sized=sizes is not None)
+        return Block(name, rows, lambda _, features: unit(jnp, features))
 
     def scaled(rows: np.ndarray) -> np.ndarray:
         return np.asarray(into_ball(np, unit(np, rows)))
@@ -77,7 +78,8 @@ def _read(
 ) -> list[Components]:
     hidden = not noisy.exact_sizes
     level = probability / 2 if hidden else probability
-    size = size_box(noisy, hidden, level, 1)
+    size = max(float(noisy.values[0, 0]), 0.0) if hidden else float(noisy.records)
+    size_margin = noisy.margin(0, level) if hidden else 0.0
     matrix = np.zeros((d, d))
     upper = np.triu_indices(d)
     triangle = noisy.values[0, int(hidden) :]
@@ -91,12 +93,14 @@ def _read(
     directions = directions * signs[:, None]
     margin = spectral_bound(noisy, d, level)
     sums = eigenvalues[order]
-    box = Box(sums - margin, sums, sums + margin).over(size, 1.0).clipped(0.0, 1.0)
+    ends = mean_ends(sums, np.full(count, size), lambda far: margin + far * size_margin)
+    box = Box(ends[0], sums / max(size, 1.0), ends[1]).clipped(0.0, 1.0)
     explained = np.clip(sums, 0.0, None) / max(float(np.clip(eigenvalues, 0, None).sum()), 1e-12)
+    moved = margin / max(size - size_margin, 1.0)
     note = (
         "explained parts of the second moment: "
         + ", ".join(f"{part:.0%}" for part in explained)
-        + f"; the noise moves no eigenvalue by more than {margin / max(size.low[0], 1.0):.3g}, and "
+        + f"; the noise moves no eigenvalue by more than {moved:.3g}, and "
         "directions whose eigenvalues are closer than that are not to be trusted."
     )
     return [

@@ -36,7 +36,7 @@ from unisono.algorithms.concordance import concordance_of
 from unisono.algorithms.hypothesis_tests import wilson
 from unisono.algorithms.metrics import Counts, Metric, Sums
 from unisono.algorithms.noise_law import NoiseLaw
-from unisono.algorithms.readings import Noisy, read_blocks
+from unisono.algorithms.readings import Noisy, Sizes, read_blocks
 from unisono.algorithms.score_influence import (
     OUTCOMES,
     SCORE_INFLUENCE,
@@ -133,7 +133,7 @@ class _Evaluation:
     def _mean(self, place: int, bounds: tuple[float, float], name: str, last: int) -> Question:
         by = Groups(last, self.groups) if self.groups else None
         question = statistics.mean(place, bounds, name=name, by=by)
-        return question if self.complete or by else question.counting()
+        return question if self.complete or by else question.counting(Sizes())
 
     def _sums(self, noisy: Noisy, part: int, bounds: tuple[float, float]) -> Sums:
         """One group's, or everybody's."""

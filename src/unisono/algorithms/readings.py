@@ -7,15 +7,18 @@ sampling error, by the normal approximation (`error_margin`, `population_means`)
 """
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from unisono.algorithms.estimates import Estimate
 from unisono.algorithms.noise_law import NoiseLaw, sum_law
 from unisono.core.certificate import Certificate
+from unisono.core.privacy import Privacy
 from unisono.core.study import Study
+from unisono.core.trust import Relation
 
 if TYPE_CHECKING:  # tables are made for compiled programs; statistics in doubles need none
     from unisono.releases.table import Table
@@ -24,13 +27,29 @@ _ROOT = math.sqrt(2.0)
 Labels = tuple[Any, ...]
 
 
+class Sizes(NamedTuple):
+    """How a block counts the values that are there, where their number is not public: `weight` is
+    what each adds to the count in rows of moments, and `replaced` says that neighboring data
+    replace a record, so that centered values cost no more than counted ones."""
+
+    weight: float = 1.0
+    replaced: bool = False
+
+    @staticmethod
+    def of(privacy: Privacy) -> "Sizes":
+        """The most accurate count that has no privacy cost beside moments (`releases.rows`)."""
+        replaced = privacy.relation is Relation.REPLACE_ONE
+        return Sizes(1.5 if replaced and not privacy.pure else 1.0, replaced)
+
+
 @dataclass(frozen=True)
 class Noisy:
     """A block as it was opened: values (cells, k), the law of their noise, and encoding errors.
 
     `rounding` (k,) bounds how far rounding moved a sum over all records, in the worst case, and
     `precision` how far it was moved on its way here, relative to its size: of 32-bit floats,
-    unless sums stayed in doubles.
+    unless sums stayed in doubles. Where the first number is a count that weighed more than 1 in its
+    rows (`Sizes`), it has that much less noise than the others: 1 / `weight` of it.
     """
 
     values: np.ndarray
@@ -39,11 +58,38 @@ class Noisy:
     records: int
     exact_sizes: bool
     precision: float = 2.0**-23
+    weight: float = 1.0
 
     def margin(self, position: int, probability: float, numbers: int = 1) -> float:
         """Half-width that holds for `numbers` values at once, but for `probability`."""
         single = np.abs(self.values[:, position]).max() * self.precision
-        return self.law.tail(probability, numbers) + float(self.rounding[position]) + float(single)
+        law = self.law if position else self.law.scaled(1 / self.weight)
+        return law.tail(probability, numbers) + float(self.rounding[position]) + float(single)
+
+    def margins(self, weights: Sequence[Any], probability: float) -> Any:
+        """How far weighted sums of the k numbers of each cell may be off, but for `probability`;
+        each weight is a number or an array (cells,)."""
+        sizes = [
+            float(rounded) + np.abs(self.values[:, place]).max() * self.precision
+            for place, rounded in enumerate(self.rounding)
+        ]
+        off = sum(np.abs(w) * size for w, size in zip(weights, sizes, strict=True))
+        scaled = [np.asarray(weights[0]) / self.weight, *weights[1:]]
+        return off + weighted_tail(self.law, scaled, probability)
+
+
+def weighted_tail(law: NoiseLaw, weights: Sequence[Any], probability: float) -> Any:
+    """A weighted sum of independent noises stays below this, but for `probability`.
+
+    Exact for Gaussian noise. A weighted sum of Laplace noises is, at equal variance, lighter in its
+    tails than one of them and, where the probability is small, heavier than a sum of equal ones;
+    the larger of the two is taken.
+    """
+    terms = sum(bool(np.any(np.asarray(w) != 0)) for w in weights)
+    norm = np.sqrt(sum(np.square(w) for w in weights))
+    alone = law.tail(probability)
+    even = law.summed(terms).tail(probability) / math.sqrt(terms) if terms else 0.0
+    return norm * max(alone, even) + law.step * sum(np.abs(w) for w in weights)
 
 
 def read_blocks(
@@ -62,13 +108,16 @@ def read_blocks(
     for block, factor in zip(table.blocks, factors, strict=True):
         weight = factor * step
         values = total[start : start + block.width].reshape(block.cell_count, block.length)
+        counted = getattr(block.rows, "sized", 0.0)
+        heavier = np.ones(block.length)
+        heavier[0] = max(1.0, counted)
         worst = (
             records * (0.5 / (factor << shift) + block.error) * table.group + sums * 0.5 / factor
         )
-        rounding = np.where(table.rounded(block, factor), worst, 0.0)
-        found.append(
-            Noisy(values / weight, law.scaled(1 / weight), rounding, records, facts.exact_sizes)
-        )
+        rounding = np.where(table.rounded(block, factor), worst, 0.0) / heavier
+        own = law.scaled(1 / weight)
+        made = Noisy(values / weight / heavier, own, rounding, records, facts.exact_sizes)
+        found.append(replace(made, weight=float(heavier[0])))
         start += block.width
     return found
 
@@ -88,32 +137,12 @@ class Box:
         """factor * x + offset, for a positive factor."""
         return Box(*(factor * end + offset for end in (self.low, self.value, self.high)))
 
-    def over(self, size: "Box", limit: float) -> "Box":
-        """The ratio with sizes, where its absolute value is at most `limit`."""
-        known = size.low > 0
-        safe_low, safe_high = np.where(known, size.low, 1.0), np.where(known, size.high, 1.0)
-        low = np.minimum(self.low / safe_low, self.low / safe_high)
-        high = np.maximum(self.high / safe_low, self.high / safe_high)
-        value = self.value / np.maximum(size.value, 1.0)
-        wide = np.full_like(low, limit)
-        return Box(np.where(known, low, -wide), value, np.where(known, high, wide)).clipped(
-            -limit, limit
-        )
-
 
 def column_box(noisy: Noisy, position: int, probability: float, numbers: int) -> Box:
     """One of the k numbers in every cell, with an interval that holds for `numbers` at once."""
     value = noisy.values[:, position]
     margin = noisy.margin(position, probability, numbers)
     return Box(value - margin, value, value + margin)
-
-
-def size_box(noisy: Noisy, hidden: bool, probability: float, numbers: int) -> Box:
-    """How many records each cell holds: public, or released as the first number."""
-    if hidden:
-        return column_box(noisy, 0, probability, numbers).clipped(0.0, math.inf)
-    public = np.full(len(noisy.values), float(noisy.records))
-    return Box(public, public, public)
 
 
 def estimate(
@@ -155,27 +184,76 @@ def error_margin(law: NoiseLaw, noises: float, sampling: float, probability: flo
     return law.summed(noises + sampling / law.std**2).tail(probability)
 
 
+def mean_ends(
+    sums: np.ndarray, sizes: np.ndarray, margin: Callable[[np.ndarray], Any]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The ends of intervals for m = sum / size in [-1, 1], of noisy sums A and noisy sizes N.
+
+    |A - m N| is noise alone, at most `margin(m)` but for its probability, and the margin grows with
+    |m|: so the interval holds all m with (A - margin) / N <= m <= (A + margin) / N, which is
+    Fieller's (1954), first with the margin of |m| = 1, then with that of those which are left.
+    Not bounded where N is not positive.
+    """
+    known = sizes > 0
+    size, far = np.where(known, sizes, 1.0), np.ones(len(sizes))
+    low, high = -far, far
+    for _ in range(4):
+        off = margin(far)
+        low, high = np.clip((sums - off) / size, -1, 1), np.clip((sums + off) / size, -1, 1)
+        far = np.maximum(np.abs(low), np.abs(high))
+    return np.where(known, low, -1.0), np.where(known, high, 1.0)
+
+
+def variance_ends(
+    sums: np.ndarray,
+    sizes: np.ndarray,
+    squares: np.ndarray,
+    margin: Callable[[tuple[Any, ...], float], Any],
+    probability: float,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The ends of intervals for the variance of u, from N, A = Σ u and Q = Σ √2 (u² - 3/4).
+
+    `margin` is how far a weighted sum of N, A and Q is off, but for a probability. The mean of
+    (u - m)² is least where m is the mean, so that half of the probability is for the mean.
+    """
+    known = sizes > 0
+    size = np.where(known, sizes, 1.0)
+    square, mean = squares / (_ROOT * size) + 0.75, sums / size
+    half = probability / 2
+    low, high = mean_ends(sums, sizes, lambda far: margin((far, 1.0, 0.0), half))
+    far = np.maximum(np.abs(low), np.abs(high))
+    least, *ends = (square - 2 * m * mean + m**2 for m in (np.clip(mean, low, high), low, high))
+    v_low, v_high = np.zeros(len(size)), np.ones(len(size))
+    for _ in range(4):
+        # Of N: 3/4 + m² - v, for all m and v that are left.
+        count = np.maximum(np.abs(0.75 + far**2 - v_low), np.abs(0.75 - v_high))
+        off = margin((count, 2 * far, 1 / _ROOT), half) / size
+        v_low = np.clip(least - off, 0.0, 1.0)
+        v_high = np.clip(np.maximum(*ends) + off, 0.0, 1.0)
+    return np.where(known, v_low, 0.0), np.where(known, v_high, 1.0)
+
+
 def population_means(
     sums: np.ndarray,
     sizes: np.ndarray,
     law: NoiseLaw,
-    hidden: bool,
+    hidden: float,
     squares: np.ndarray | None,
     probability: float,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The ends of intervals for means of u in [-1, 1], in the population of each cell.
 
-    `sums` A of u and, where they are `hidden`, `sizes` N have independent noise of variance σ²;
+    `sums` A of u have independent noise of variance σ², and `sizes` N of h σ²;
     `squares` Q are sums of √2 (u² - 3/4). The interval holds all μ with
 
-        (A - μ N)² <= z² (v N + σ² (1 + h μ²)),    h = 1 where sizes are hidden, else 0
+        (A - μ N)² <= z² (v N + σ² (1 + h μ²)),    h = `hidden`, 0 where sizes are public
 
     which is Fieller's (1954). v is the variance by the noisy moments, plus one standard deviation
     of its noise, between 0 and 1 - m². Where the mean square cannot be told from 1, its value in a
     column of two values (`squares` None: it has two), v = 1 - μ² at each μ, the largest that a mean
     μ allows: Wilson's (1927) interval.
     """
-    noise, h = law.std**2, float(hidden)
+    noise, h = law.std**2, hidden
     size = np.maximum(sizes, 1.0)
     mean = np.clip(sums / size, -1.0, 1.0)
     variance, two_valued = 1 - mean**2, np.ones(len(mean), bool)
@@ -254,33 +332,34 @@ def read_moments(
     """
     hidden = counted or not noisy.exact_sizes
     first = 1 if hidden else 0
-    cells, numbers = len(noisy.values), noisy.values.size
-    # A mean is made of its sum and, where it is noisy, of its size.
-    size = size_box(noisy, hidden, probability, cells * (1 + hidden))
-    mean = column_box(noisy, first, probability, cells * (1 + hidden)).over(size, 1.0)
+    cells = len(noisy.values)
+    single = probability / cells
+    public = np.full(cells, float(noisy.records))
+    sizes = np.maximum(noisy.values[:, 0], 0.0) if hidden else public
+    sums = noisy.values[:, first]
+    squares = noisy.values[:, first + 1] if spread else None
+
+    def margin(weights: tuple[Any, ...], level: float) -> Any:
+        """Of the size, the sum and the squares, where they are noisy."""
+        return noisy.margins(weights[1 - hidden : 2 + spread], level)
+
+    value = np.clip(sums / np.maximum(sizes, 1.0), -1.0, 1.0)
     variance = None
-    if spread:
-        every = size_box(noisy, hidden, probability, numbers)
-        middle = column_box(noisy, first, probability, numbers).over(every, 1.0)
-        # √2 (u² - 3/4) has sum S in [-3/√8 n, 1/√8 n], so the mean square is S / (√2 n) + 3/4.
-        square = column_box(noisy, first + 1, probability, numbers).over(every, 1.5 / _ROOT)
-        square = square.linear(1 / _ROOT, 0.75).clipped(0.0, 1.0)
-        largest = np.maximum(middle.low**2, middle.high**2)
-        least = np.where(
-            (middle.low < 0) & (middle.high > 0), 0.0, np.minimum(middle.low**2, middle.high**2)
-        )
-        variance = Box(square.low - largest, square.value - middle.value**2, square.high - least)
-        variance = variance.clipped(0.0, 1.0)
+    if squares is not None:
+        least, most = variance_ends(sums, sizes, squares, margin, single)
+        square = np.clip(squares / (_ROOT * np.maximum(sizes, 1.0)) + 0.75, 0.0, 1.0)
+        variance = Box(least, np.clip(square - value**2, 0.0, 1.0), most)
     kind = "sum (and, jointly, to the number of records)" if hidden else "sum"
     note = f"{noise_words(noisy, reach)} the {kind}; values outside the bounds were clipped first."
+    note += _count_words(sizes) if hidden else ""
     found = []
     if "mean" in wanted:
         population = None
+        low, high = mean_ends(sums, sizes, lambda far: margin((far, 1.0, 0.0), single))
+        mean = Box(low, value, high)
         if spread:
-            sums, squares = noisy.values[:, first], noisy.values[:, first + 1]
-            ends = population_means(
-                sums, size.value, noisy.law, hidden, squares, probability / cells
-            )
+            h = hidden / noisy.weight**2
+            ends = population_means(sums, sizes, noisy.law, h, squares, single)
             population = _around(mean, *ends).linear(reach, centre)
         else:
             needed = "replace-one" if noisy.law.gaussian else "delta > 0"
@@ -317,23 +396,39 @@ def read_proportions(
     A share y / (n + y) grows with y and falls with n, so its extremes over the box of counts are
     at corners.
     """
-    values = noisy.values[:, 0]
-    if not paired:
+    values, single = noisy.values[:, 0], probability / len(noisy.values)
+    if noisy.values.shape[1] == 2:  # how many there are, and yes - no
+        size, sums, law, h = (
+            np.maximum(values, 0.0),
+            noisy.values[:, 1],
+            noisy.law,
+            noisy.weight**-2,
+        )
+        low, high = mean_ends(sums, size, lambda far: noisy.margins((far, 1.0), single))
+        value = np.clip(sums / np.maximum(size, 1.0), -1.0, 1.0)
+        box = Box(low, value, high).linear(0.5, 0.5)
+    elif not paired:
         size = np.array([float(noisy.records)])
         box = column_box(noisy, 0, probability, 1).clipped(0.0, float(noisy.records))
         box = box.linear(1 / float(noisy.records))
         # On the scale of u in [-1, 1]: 2 yes - size, or yes - no.
-        sums, law = 2 * values - size, noisy.law.scaled(2.0)
+        sums, law, h = 2 * values - size, noisy.law.scaled(2.0), 0.0
     else:
         box = _paired(noisy, probability)
         no, yes = values[::2], values[1::2]
         size, sums = np.maximum(yes + no, 0.0), yes - no
         # Two noises with weights 1 ± μ, at most 2.
-        law = noisy.law.scaled(2.0).summed(0.5)
-    ends = population_means(sums, size, law, paired, None, probability / len(box.value))
+        law, h = noisy.law.scaled(2.0).summed(0.5), 1.0
+    ends = population_means(sums, size, law, h, None, probability / len(box.value))
     population = _around(box, *((1 + end) / 2 for end in ends))
     note = f"{noise_words(noisy)} the counts behind the proportion."
+    note += _count_words(size) if paired else ""
     return [estimate(name, box, labels, 1 - probability, note, certificate, population)]
+
+
+def _count_words(sizes: np.ndarray) -> str:
+    """How many values an answer is about, by what was released."""
+    return f" By the noisy count {sizes.sum():,.0f} values are there; missing ones do not count."
 
 
 def _around(box: Box, low: np.ndarray, high: np.ndarray) -> Box:

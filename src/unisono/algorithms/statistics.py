@@ -17,7 +17,7 @@ import numpy as np
 
 from unisono.algorithms import readings
 from unisono.algorithms.estimates import Estimate
-from unisono.algorithms.readings import Noisy
+from unisono.algorithms.readings import Noisy, Sizes
 from unisono.algorithms.survey import STATISTICS, Question, Survey, remembered
 from unisono.core.certificate import Certificate
 from unisono.errors import InvalidInput
@@ -57,6 +57,17 @@ def _value(column: int, public: Any, features: Any) -> Any:
     return features[:, column]
 
 
+def _signed(column: int, public: Any, features: Any) -> Any:
+    values = features[:, column]
+    return jnp.where(jnp.isfinite(values), jnp.where(values == 1, 1.0, -1.0), jnp.nan)
+
+
+def _moments(spread: bool, sizes: Sizes | None, whole: bool, multiple: int) -> Moments:
+    """Rows of moments, with a count where sizes are not public; a half needs an even multiple."""
+    weight = 0.0 if sizes is None else sizes.weight
+    return Moments(spread, weight, whole, multiple if weight.is_integer() else 2 * multiple)
+
+
 @remembered
 def count(column: int, *, name: str = "count", by: Groups | None = None) -> Question:
     """How many records have 1 (true) in `column`."""
@@ -94,9 +105,9 @@ def total(
         clipped = jnp.clip(features[:, column], low, high) - centre
         return over_unit(clipped, half, multiple, step)
 
-    def build(hidden: bool) -> Block:
+    def build(sizes: Sizes | None) -> Block:
         exact = is_whole(low, high, step)
-        if not hidden and by is None:
+        if sizes is None and by is None:
             error = input_error(low, high)
             return Block(name, Interval(-1.0, 2.0, exact, multiple), centred, error=error)
         if step is None:
@@ -143,8 +154,8 @@ def mean(
         clipped = jnp.clip(features[:, column], low, high) - centre
         return over_unit(clipped, half, multiple, step)
 
-    def build(hidden: bool) -> Block:
-        rows = Moments(spread, hidden or counted, is_whole(low, high, step), multiple)
+    def build(sizes: Sizes | None) -> Block:
+        rows = _moments(spread, Sizes() if counted else sizes, is_whole(low, high, step), multiple)
         block = Block(name, rows, unit, error=input_error(low, high))
         return _grouped(block, by)
 
@@ -171,9 +182,12 @@ def proportion(column: int, *, name: str = "proportion", by: Groups | None = Non
     def cells(public: Any, features: Any) -> Any:
         return jnp.where(features[:, column] == 1, 1, 0).astype(jnp.int32)[:, None]
 
-    def build(hidden: bool) -> Block:
-        if by is None and not hidden:
+    def build(sizes: Sizes | None) -> Block:
+        if by is None and sizes is None:
             return Block(name, _TRUE, partial(_is_true, column))
+        if by is None and sizes is not None and sizes.replaced:
+            # As accurate as the count of those with 1, which noise of pairs is not.
+            return Block(name, _moments(False, sizes, True, 1), partial(_signed, column))
         pair = Block(name, Ones(), partial(_value, column), cells=cells, level_sizes=(2,))
         return _grouped(pair, by)
 
@@ -219,7 +233,7 @@ def histogram(
         found = jnp.searchsorted(jnp.asarray(limits), values, side="right") - 1
         return jnp.clip(found, 0, bins - 1).astype(jnp.int32)[:, None]
 
-    def build(hidden: bool) -> Block:
+    def build(sizes: Sizes | None) -> Block:
         block = Block(name, Ones(), partial(_value, column), cells=cells, level_sizes=(bins,))
         return _grouped(block, by)
 

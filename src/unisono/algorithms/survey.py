@@ -23,7 +23,7 @@ import numpy as np
 
 from unisono.accounting import gaussian
 from unisono.algorithms.estimates import Estimate
-from unisono.algorithms.readings import Noisy, read_blocks
+from unisono.algorithms.readings import Noisy, Sizes, read_blocks
 from unisono.core.algorithm import Aggregate, Facts
 from unisono.core.certificate import Certificate
 from unisono.core.events import Gaussian
@@ -42,10 +42,11 @@ Read = Callable[[Noisy, float, Certificate], Sequence[Any]]
 
 @dataclass(frozen=True)
 class Question:
-    """A block, and how to read it; `build(hidden)` knows whether sizes are hidden."""
+    """A block, and how to read it; `build(sizes)` knows how sizes are counted, and None where they
+    are public."""
 
     name: str
-    build: Callable[[bool], Block]
+    build: Callable[[Sizes | None], Block]
     read: Read
     settings: tuple[tuple[str, Any], ...] = ()
     share: float = 1.0
@@ -54,15 +55,19 @@ class Question:
         """The same question with another part of the budget."""
         return replace(self, share=share)
 
-    def counting(self) -> "Question":
-        """The same question about values some of which are missing: their number is not public, as
-        if sizes were hidden, so it is released with the answer, and divided by."""
+    def counting(self, sizes: Sizes) -> "Question":
+        """The same question about values some of which may be missing: their number is not public,
+        as if sizes were hidden, so it is released with the answer, and divided by."""
 
         def read(noisy: Noisy, probability: float, certificate: Certificate) -> Sequence[Any]:
             return self.read(replace(noisy, exact_sizes=False), probability, certificate)
 
         settings = (*self.settings, ("counted", True))
-        return replace(self, build=lambda hidden: self.build(True), read=read, settings=settings)
+
+        def build(hidden: Sizes | None) -> Block:
+            return self.build(hidden or sizes)
+
+        return replace(self, build=build, read=read, settings=settings)
 
 
 def remembered(make: Callable[P, Question]) -> Callable[P, Question]:
@@ -103,8 +108,8 @@ class Survey:
 
     def table(self, facts: Facts) -> Table:
         """What is released."""
-        hidden = not facts.exact_sizes
-        blocks = tuple(replace(q.build(hidden), share=q.share) for q in self.questions)
+        sizes = None if facts.exact_sizes else Sizes()
+        blocks = tuple(replace(q.build(sizes), share=q.share) for q in self.questions)
         return Table(blocks, group=facts.group)
 
     def read(self, study: Study, result: Result, confidence: float = 0.95) -> list[Estimate]:

@@ -52,7 +52,14 @@ import numpy as np
 from unisono.algorithms import statistics
 from unisono.algorithms.noise_law import NoiseLaw, simulated_noise
 from unisono.algorithms.quantiles import Tree, quantiles, read_quantile, tree_of_group
-from unisono.algorithms.readings import Noisy, read_blocks
+from unisono.algorithms.readings import (
+    Noisy,
+    Sizes,
+    mean_ends,
+    read_blocks,
+    variance_ends,
+    weighted_tail,
+)
 from unisono.algorithms.survey import Question, Survey, unpack
 from unisono.core.privacy import Privacy
 from unisono.core.study import Result, Study
@@ -98,7 +105,7 @@ class NumberVariable:
         start = low - self.step / 2
         return Tree(start, start + self.step * branching**levels, branching, levels)
 
-    def questions(self, by: Groups | None) -> list[tuple[Question, float]]:
+    def questions(self, by: Groups | None, sizes: Sizes) -> list[tuple[Question, float]]:
         """Each with k, how far its figures err for noise of deviation 1."""
         asked = []
         if self.mean or self.incomplete:
@@ -107,7 +114,8 @@ class NumberVariable:
                 self.slot, self.bounds, name=self.name, step=self.step, by=by, wanted=wanted
             )
             # Where they are there to be counted alone, the size of a group is what they err in.
-            asked.append((made.counting() if self.incomplete else made, 3.0 if self.mean else 1.0))
+            made = made.counting(sizes) if self.incomplete else made
+            asked.append((made, 3.0 if self.mean else 1.0))
         if self.median:
             tree = self.tree
             made = quantiles(
@@ -119,7 +127,7 @@ class NumberVariable:
                 depth=tree.levels,
                 by=by,
             )
-            made = made.counting() if self.incomplete else made
+            made = made.counting(sizes) if self.incomplete else made
             asked.append((made, 3.0 * math.sqrt(tree.levels * tree.branching / 4)))
         return asked
 
@@ -137,7 +145,7 @@ class NamedVariable:
     def known(self) -> tuple[str, ...]:
         return tuple(level for level in self.levels if level != MISSING)
 
-    def questions(self, by: Groups | None) -> list[tuple[Question, float]]:
+    def questions(self, by: Groups | None, sizes: Sizes) -> list[tuple[Question, float]]:
         made = statistics.histogram(self.slot, self.levels, name=self.name, by=by)
         count = max(len(self.known), 2)
         return [(made, count / math.sqrt(count - 1))]
@@ -179,13 +187,13 @@ class TableOne:
             asked.append(sizes.weighing(self._part(sizes, 1.0)))
         for variable in self.variables:
             weight = (self.weights or {}).get(variable.name, 1.0)
-            for question, error in variable.questions(self.by):
+            for question, error in variable.questions(self.by, Sizes.of(self.privacy)):
                 asked.append(question.weighing(weight * self._part(question, error)))
         return Survey(asked)
 
     def _part(self, question: Question, error: float) -> float:
         """In proportion to this; see the module."""
-        block = question.build(True)
+        block = question.build(Sizes())
         replaced = self.privacy.relation is Relation.REPLACE_ONE
         size = (block.swapped if replaced else block.taken).of(self.privacy.pure)
         return float((error * size) ** (2 / 3) if self.privacy.pure else error * size)
@@ -207,7 +215,9 @@ class TableOne:
         counted = groups or self.everyone is not None
         sizes = _Sums.of(next(found), groups) if counted else _Sums.public(opened.records)
         rows = []
-        blocks_of = {v.name: [next(found) for _ in v.questions(self.by)] for v in self.variables}
+        blocks_of = {
+            v.name: [next(found) for _ in v.questions(self.by, Sizes())] for v in self.variables
+        }
         if counted:
             whole = [v.name for v in self.variables if isinstance(v, NamedVariable) and v.total]
             sizes = sizes.better([_Sums.of(blocks_of[name][0], groups) for name in whole])
@@ -314,6 +324,7 @@ class _Sums:
     laws: tuple[NoiseLaw | None, ...]  # None where a number is public
     rounding: np.ndarray
     public_size: bool = False  # whether the first number has no noise
+    weight: float = 1.0  # how much less noise it has than the others, as in `Noisy`
 
     @staticmethod
     def of(noisy: Noisy, groups: int) -> "_Sums":
@@ -323,7 +334,7 @@ class _Sums:
         rounding = np.tile(noisy.rounding, cells.shape[1] // len(noisy.rounding))
         rounding = rounding + np.abs(cells).max() * noisy.precision
         if not groups:
-            return _Sums(cells, (noisy.law,), rounding)
+            return _Sums(cells, (noisy.law,), rounding, weight=noisy.weight)
         laws = (noisy.law.summed(groups), *[noisy.law] * groups)
         whole = cells.sum(axis=0, keepdims=True)
         return _Sums(np.concatenate([whole, cells]), laws, rounding)
@@ -337,7 +348,10 @@ class _Sums:
         """How far a weighted sum of these numbers may be off, but for `probability`."""
         rounded = sum(abs(w) * r for w, r in zip(weights, self.rounding, strict=True))
         law = self.laws[column]
-        return rounded if law is None else rounded + weighted_tail(law, weights, probability)
+        if law is None:
+            return rounded
+        scaled = [np.asarray(weights[0]) / self.weight, *weights[1:]]
+        return rounded + weighted_tail(law, scaled, probability)
 
     def count(self, column: int, place: int, probability: float) -> Figure:
         """One of the numbers as a count."""
@@ -387,7 +401,8 @@ class _Sums:
             margin = self.margin(column, [1.0], probability / 2)
             margin += other.margin(column, only, probability / 2)
             if own.gaussian:
-                sure = own.tail(probability) / own.std * math.hypot(own.std, subtracted.std)
+                noise = math.hypot(own.std, subtracted.std / other.weight)
+                sure = own.tail(probability) / own.std * noise
                 rounded = float(self.rounding[0] + other.rounding[0])
                 margin = min(margin, sure + own.step + subtracted.step + rounded)
         rest = self.values[column, 0] - other.values[column, 0]
@@ -400,20 +415,6 @@ def _width(sums: "_Sums") -> int:
 
 def _unit(place: int, length: int) -> list[float]:
     return [1.0 if k == place else 0.0 for k in range(length)]
-
-
-def weighted_tail(law: NoiseLaw, weights: Sequence[Any], probability: float) -> Any:
-    """A weighted sum of independent noises stays below this, but for `probability`.
-
-    Exact for Gaussian noise. A weighted sum of Laplace noises is, at equal variance, lighter in its
-    tails than one of them and, where the probability is small, heavier than a sum of equal ones;
-    the larger of the two is taken.
-    """
-    terms = sum(bool(np.any(np.asarray(w) != 0)) for w in weights)
-    norm = np.sqrt(sum(np.square(w) for w in weights))
-    alone = law.tail(probability)
-    even = law.summed(terms).tail(probability) / math.sqrt(terms) if terms else 0.0
-    return norm * max(alone, even) + law.step * sum(np.abs(w) for w in weights)
 
 
 # ------------------------------------------------------------------- numbers
@@ -461,32 +462,18 @@ def _moments(sums: _Sums, column: int, probability: float) -> tuple[Figure, Figu
         unknown = Figure(0.0, -1.0, 1.0, False)
         return unknown, Figure(0.5, 0.0, 1.0, False)
 
-    def mean_ends(level: float) -> tuple[float, float]:
-        """|S - m N| <= margin(m): first for any |m| <= 1, then for those that are left."""
-        far = 1.0
-        for _ in range(3):
-            margin = sums.margin(column, [noisy * far, 1.0, 0.0], level)
-            ends = np.clip([(first - margin) / size, (first + margin) / size], -1.0, 1.0)
-            far = float(np.abs(ends).max())
-        return float(ends[0]), float(ends[1])
+    one, two, size_of = np.array([first]), np.array([second]), np.array([size])
 
-    square = second / _ROOT / size + 0.75  # the mean of u²
+    def margin(weights: Sequence[Any], level: float) -> Any:
+        return sums.margin(column, (noisy * weights[0], *weights[1:]), level)
+
+    least, most = variance_ends(one, size_of, two, margin, probability)
+    low, high = mean_ends(one, size_of, lambda far: margin((far, 1.0, 0.0), probability))
     centre = first / size
-    low, high = mean_ends(probability / 2)
-    far = max(abs(low), abs(high))
-    # Q(m) = the mean of (u - m)², least at m = centre.
-    nearest = float(np.clip(centre, low, high))
-    least = square - 2 * nearest * centre + nearest**2
-    most = max(square - 2 * m * centre + m**2 for m in (low, high))
-    v_low, v_high = 0.0, 1.0
-    for _ in range(3):
-        # Of N: 3/4 + m² - v, for all m and v that are left.
-        numbers = noisy * max(abs(0.75 + far**2 - v_low), abs(0.75 - v_high))
-        margin = sums.margin(column, [numbers, 2 * far, 1 / _ROOT], probability / 2) / size
-        v_low, v_high = (float(v) for v in np.clip([least - margin, most + margin], 0.0, 1.0))
-    value = math.sqrt(max(square - centre**2, 0.0))
-    deviation = figure(value, (math.sqrt(v_low), math.sqrt(v_high)), (0.0, 1.0), v_low > 0)
-    return figure(centre, mean_ends(probability), (-1.0, 1.0)), deviation
+    value = math.sqrt(max(second / _ROOT / size + 0.75 - centre**2, 0.0))
+    ends = (math.sqrt(least[0]), math.sqrt(most[0]))
+    deviation = figure(value, ends, (0.0, 1.0), bool(least[0] > 0))
+    return figure(centre, (low[0], high[0]), (-1.0, 1.0)), deviation
 
 
 def _quantile_figures(
@@ -668,4 +655,4 @@ def _level_difference(sums: _Sums, known: int, probability: float) -> Figure | N
     return _lengths(scores(own), scores(noisy), probability, 0.0)
 
 
-__all__ = ["QUARTILES", "Figure", "NamedVariable", "NumberVariable", "TableOne", "weighted_tail"]
+__all__ = ["QUARTILES", "Figure", "NamedVariable", "NumberVariable", "TableOne"]

@@ -46,14 +46,14 @@ class Condition:
         """
         import numpy as np
 
-        from unisono.data import as_text
+        from unisono.data.cells import as_text, truths
 
         if self.column is None:
             return np.ones(table.rows)
         wanted: float = 0
         if isinstance(self.value, bool):
-            kind, own, wanted = "true or false", table.codes(self.column, (False, True)), self.value
-            unread = own < 0
+            kind, own, wanted = "true or false", truths(table.column(self.column)), self.value
+            unread = np.isnan(own)
         elif isinstance(self.value, str):
             kind, own = "text", table.codes(self.column, (self.value,))
             unread = np.array([as_text(cell) is None for cell in table.column(self.column)])

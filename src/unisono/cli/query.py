@@ -109,12 +109,12 @@ def query(
         list[str] | None,
         typer.Option(metavar="COLUMN", help="Whole numbers, which are added without rounding."),
     ] = None,
-    drop_missing: Annotated[
+    complete: Annotated[
         list[str] | None,
         typer.Option(
             metavar="COLUMN",
-            help="Values may be missing: means, spreads and quantiles are of those that are there; "
-            "their number is released too.",
+            help="Every record has a value, by public knowledge: the public number of records "
+            "divides. Elsewhere the number of values is released too.",
         ),
     ] = None,
     missing_codes: Annotated[
@@ -195,7 +195,7 @@ def query(
         --by population --categories population=north,south \\
         --epsilon 1 --delta 0
       unisono query lab.csv --mean creatinine --bounds creatinine=0:15 \\
-        --drop-missing creatinine --decimal , --encoding latin-1 --epsilon 1
+        --missing-codes creatinine=-9 --decimal , --encoding latin-1 --epsilon 1
       unisono query visits.csv --mean pressure --bounds pressure=0:300 \\
         --person patient --epsilon 1 --budget 4
       unisono query a.csv b.csv --t-test income --bounds income=0:200000 \\
@@ -221,9 +221,8 @@ def query(
         query_plan.parse_bounds(bounds or ()),
         query_plan.parse_categories(categories or ()),
         tuple(integer or ()),
-        delta == 0,
         multiline,
-        tuple(drop_missing or ()),
+        tuple(complete or ()),
         query_plan.parse_codes(missing_codes or ()),
         query_plan.parse_dialect(decimal, encoding),
         t_test or (),

@@ -10,9 +10,11 @@ import numpy as np
 
 from unisono.algorithms import comparisons, statistics
 from unisono.algorithms.quantiles import MAXIMUM, MINIMUM, quantiles, tree_shape
+from unisono.algorithms.readings import Sizes
 from unisono.algorithms.statistics import Groups, Question
 from unisono.cli.conditions import Condition, parse_condition
 from unisono.core.defaults import warn_of_clipping
+from unisono.core.privacy import Privacy
 from unisono.data import Bounds, RecordTable, as_number, still_divided
 from unisono.data.cells import blanks, numbers, uncoded
 from unisono.data.csv_file import USUAL, CsvDialect
@@ -39,9 +41,8 @@ class Asked:
     bounds: Mapping[str, Bounds] = field(default_factory=dict)
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     whole: Sequence[str] = ()
-    pure: bool = False
     multiline: bool = False
-    dropping: Sequence[str] = ()
+    complete: Sequence[str] = ()
     missing_codes: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     dialect: CsvDialect = USUAL
     t_tests: Sequence[str] = ()
@@ -57,6 +58,7 @@ class Inquiry:
     """Questions, and the number that every record gives for each column they use."""
 
     asked: Asked
+    privacy: Privacy
     questions: list[Question] = field(default_factory=list)
     slots: dict[tuple[str, Any], int] = field(default_factory=dict)
 
@@ -81,7 +83,7 @@ class Inquiry:
                 cells = uncoded(table.column(what), coded, table.decimal)
                 own = numbers(cells, table.decimal)
                 unread = np.isnan(own)
-                if what in self.asked.dropping:
+                if what not in self.asked.complete:
                     empty = unread & blanks(cells)
                     declared[what], unread = int(np.count_nonzero(empty)), unread & ~empty
                 more = self._comma(table, what) if unread.all() else self._moved(what)
@@ -100,8 +102,7 @@ class Inquiry:
         """Places in the public list; whoever holds the others, which count nowhere, is told."""
         labels = self.asked.categories[name]
         found = table.codes(name, labels)
-        wanted = f"any of {', '.join(labels)} (letters, spaces and case count)"
-        table.warn_unread(found < 0, name, wanted)
+        table.warn_unread(found < 0, name, f"any of {', '.join(labels)}")
         return found
 
     def _comma(self, table: RecordTable, name: str) -> str:
@@ -113,8 +114,8 @@ class Inquiry:
     def _moved(self, name: str) -> str:
         """What values that are missing do to the answers, for whoever holds them."""
         asked = self.asked
-        divided = {*_moments(asked), *_quantiles(asked)} - set(asked.dropping)
-        return still_divided(f"--drop-missing {name}") if name in divided and not asked.by else ""
+        divided = name in {*_moments(asked), *_quantiles(asked), *asked.sums} and not asked.by
+        return still_divided(f"--complete {name}") if divided and name in asked.complete else ""
 
     # ------------------------------------------------------------- slots
 
@@ -140,6 +141,11 @@ class Inquiry:
             )
         return self.asked.bounds[name].pair
 
+    def counted(self, question: Question, name: str | None) -> Question:
+        """The question about the values that are there, unless none can be missing."""
+        known = name in self.asked.complete
+        return question if known else question.counting(Sizes.of(self.privacy))
+
     def step(self, name: str) -> float | None:
         return 1.0 if name in self.asked.whole else None
 
@@ -147,9 +153,9 @@ class Inquiry:
         return self.slots.setdefault((kind, what), len(self.slots))
 
 
-def inquire(asked: Asked) -> Inquiry:
+def inquire(asked: Asked, privacy: Privacy) -> Inquiry:
     """Build all questions; the same column's moments and quantiles share one block each."""
-    inquiry = Inquiry(asked)
+    inquiry = Inquiry(asked, privacy)
     by = inquiry.groups(asked.by) if asked.by else None
     suffix = f" by {asked.by}" if asked.by else ""
     add = inquiry.questions.append
@@ -158,19 +164,19 @@ def inquire(asked: Asked) -> Inquiry:
         add(statistics.count(slot, name=f"count of {text}{suffix}", by=by))
     for text in asked.proportions:
         slot = inquiry.condition(parse_condition(text))
-        add(statistics.proportion(slot, name=f"proportion of {text}{suffix}", by=by))
+        made = statistics.proportion(slot, name=f"proportion of {text}{suffix}", by=by)
+        add(inquiry.counted(made, parse_condition(text).column))
     for name in asked.sums:
-        add(
-            statistics.total(
-                inquiry.number(name),
-                inquiry.bounds(name),
-                name=f"sum of {name}{suffix}",
-                step=inquiry.step(name),
-                by=by,
-            )
+        made = statistics.total(
+            inquiry.number(name),
+            inquiry.bounds(name),
+            name=f"sum of {name}{suffix}",
+            step=inquiry.step(name),
+            by=by,
         )
+        add(inquiry.counted(made, name))
     for name, wanted in _moments(asked).items():
-        spread = wanted != ("mean",) or not asked.pure
+        spread = wanted != ("mean",) or not privacy.pure
         made = statistics.mean(
             inquiry.number(name),
             inquiry.bounds(name),
@@ -180,7 +186,7 @@ def inquire(asked: Asked) -> Inquiry:
             wanted=wanted,
             spread=spread,
         )
-        add(made.counting() if name in asked.dropping else made)
+        add(inquiry.counted(made, name))
     for name, levels in _quantiles(asked).items():
         made = quantiles(
             inquiry.number(name),
@@ -188,9 +194,9 @@ def inquire(asked: Asked) -> Inquiry:
             levels,
             name=f"{name}{suffix}",
             by=by,
-            **tree_shape(asked.pure),
+            **tree_shape(privacy.pure),
         )
-        add(made.counting() if name in asked.dropping else made)
+        add(inquiry.counted(made, name))
     for text in asked.histograms:
         add(_histogram(inquiry, text, by, suffix))
     for text in asked.tables:
@@ -200,16 +206,16 @@ def inquire(asked: Asked) -> Inquiry:
         raise InvalidInput(
             "nothing was asked: name a statistic, such as --mean age --bounds age=0:120"
         )
-    known = {*_moments(asked), *_quantiles(asked)}
-    for option, names in (
-        ("--drop-missing", [*asked.dropping]),
-        ("--missing-codes", [n for n in asked.missing_codes if ("number", n) not in inquiry.slots]),
+    numeric = [what for kind, what in inquiry.slots if kind == "number"]
+    for option, names, known in (
+        ("--complete", asked.complete, inquiry.columns),
+        ("--missing-codes", asked.missing_codes, numeric),
     ):
         unknown = [name for name in names if name not in known]
         if unknown:
             raise InvalidInput(
-                f"{option} {unknown[0]}: no mean, spread or quantile of {unknown[0]!r} is asked "
-                f"for; those asked for are of {', '.join(sorted(known)) or 'no column'}"
+                f"{option} {unknown[0]}: nothing is asked about {unknown[0]!r} that this option "
+                f"changes; columns it can name: {', '.join(sorted(known)) or 'none'}"
             )
     return inquiry
 

@@ -108,7 +108,7 @@ def answer(
     privacy = Privacy(setting.epsilon, setting.delta, setting.relation)
     if not 0 < setting.confidence < 1:
         raise InvalidInput(f"--confidence {setting.confidence}: it lies between 0 and 1, as 0.95")
-    inquiry = inquire(asked)
+    inquiry = inquire(asked, privacy)
     survey = Survey(inquiry.questions)
     method = STATISTICS.method(survey, privacy)
     payers = [payer(file, setting) for file in files]

@@ -34,6 +34,8 @@ def result_text(shown: Document) -> str:
         noise was added.
     """
     rest = {key: value for key, value in shown.items() if key not in _HIDDEN}
+    if "fills" in rest:
+        rest["in the place of missing values"] = rest.pop("fills")
     if "private_bounds" in rest:
         rest["ranges that were paid for"] = _ranges(rest.pop("private_bounds"))
     if "private_values" in rest:

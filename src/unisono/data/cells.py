@@ -43,6 +43,7 @@ def as_number(value: Any, decimal: str = ".") -> float:
     (2.5, nan)
     """
     if isinstance(value, str):
+        value = value.strip()
         if value in _TRUTHS:
             return _TRUTHS[value]
         if "_" in value or not value.isascii():  # Python reads 1_000 as a number; files do not
@@ -62,13 +63,14 @@ def as_number(value: Any, decimal: str = ".") -> float:
 
 
 def as_text(value: Any) -> str | None:
-    """How one value is written in a list of categories; None where it is missing.
+    """How one value is written in a list of categories, without white space around it; None where
+    it is missing.
 
-    >>> [as_text(value) for value in (3.0, True, "north", 2.5, "", None)]
+    >>> [as_text(value) for value in (3.0, True, " north ", 2.5, " ", None)]
     ['3', 'true', 'north', '2.5', None, None]
     """
     if isinstance(value, str):
-        return str(value) or None
+        return str(value).strip() or None
     if isinstance(value, (bool, np.bool_)):
         return "true" if value else "false"
     if isinstance(value, (float, np.floating)):
@@ -92,7 +94,7 @@ def as_truth(value: Any) -> float:
     [1.0, 0.0, 0.0, 1.0, nan, nan]
     """
     text = as_text(value)
-    word = None if text is None else text.strip().lower()
+    word = None if text is None else text.lower()
     return 1.0 if word in _TRUE else 0.0 if word in _FALSE else math.nan
 
 
@@ -191,6 +193,21 @@ def _unconverted(values: Any) -> Any:
     return found() if found is not None else np.asarray(values)
 
 
+def text_type(values: Any) -> str | None:
+    """The declared type of an array or a column, where it is text or objects; None for others and
+    for lists, which have none. No value is looked at.
+
+    >>> text_type(np.array(["7"])), text_type(np.array([7])), text_type(["7"])
+    ('<U1', None, None)
+    """
+    declared = getattr(values, "dtype", getattr(values, "type", None))
+    if isinstance(declared, np.dtype):
+        return str(declared) if declared.kind in "OSU" else None
+    named = str(declared).lower()
+    text = ("str", "utf8", "large_", "object", "categor", "enum", "binary", "dictionary")
+    return named if declared is not None and named.startswith(text) else None
+
+
 def numbers(values: Iterable[Any], decimal: str = ".") -> np.ndarray:
     """`as_number` of each value: float64 (n,)."""
     if isinstance(values, ArrowColumn):
@@ -212,10 +229,11 @@ def _finite(values: np.ndarray) -> np.ndarray:
 def codes(values: Iterable[Any], categories: Sequence[Any], decimal: str = ".") -> np.ndarray:
     """The place of each value in the public list, int64 (n,); -1 for those that are not in it.
 
-    A value is in its place by its text, as letters, spaces and case are; where no text is equal, by
-    its number, so that 3.0 is 3, and TRUE is true, and 1; with a `decimal` comma 3,0 is 3.
+    A value is in its place by its text, without white space around it; where no text is equal, by
+    its text in lower case, unless two categories share one; then by its number, so that 3.0 is 3,
+    and TRUE is true, and 1; with a `decimal` comma 3,0 is 3.
 
-    >>> codes(["north", 2, "2.0", "n/a", None], ["2", "north"])
+    >>> codes(["North ", 2, "2.0", "n/a", None], ["2", "north"])
     array([ 1,  0,  0, -1, -1])
     """
     names = [as_text(category) for category in categories]
@@ -230,6 +248,8 @@ def codes(values: Iterable[Any], categories: Sequence[Any], decimal: str = ".") 
         distinct, places = np.unique(values, return_inverse=True)
         return codes(list(distinct), categories)[places]
     by_text = {name: place for place, name in enumerate(names)}
+    folded = [str(name).casefold() for name in names]
+    by_case = {name: place for place, name in enumerate(folded) if folded.count(name) == 1}
     by_number: dict[float, int] = {}
     for place, category in enumerate(categories):
         by_number.setdefault(as_number(category), place)
@@ -238,6 +258,8 @@ def codes(values: Iterable[Any], categories: Sequence[Any], decimal: str = ".") 
         text = as_text(value)
         if text in by_text:
             return by_text[text]
+        if text is not None and text.casefold() in by_case:
+            return by_case[text.casefold()]
         number = as_number(value, decimal)
         return by_number.get(number, -1) if abs(number) < _LARGEST_WHOLE else -1
 
@@ -308,6 +330,7 @@ __all__ = [
     "is_blank",
     "listed",
     "numbers",
+    "text_type",
     "truths",
     "uncoded",
 ]

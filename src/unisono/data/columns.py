@@ -10,16 +10,18 @@
 
 A cell that is none of these is missing, and the declaration says what becomes of it:
 
-    missing = "drop record"   the record teaches a model nothing, and counts in no statistic of the
-                              column; this is what happens where nothing is said
-    missing = "category"      a value of its own (categories, ordinals, true-false)
-    missing = "indicator"     numbers and dates: a further feature of 0 and 1, the number itself
-                              being that end of its bounds which is nearest to zero
+    missing = "drop record"   the record is a zero row in every model, and counts in no statistic of
+                              the column; this is what happens where nothing is declared
+    missing = "category"      a value of its own (categories, true-false)
+    missing = "indicator"     numbers and dates: a further feature of 0 and 1, and `fill`, a public
+                              value, in the place of the number
     missing = VALUE           a public constant; never a mean or median of records, which would be
                               a release
 
-So is a cell that holds one of the `missing_codes`, as 999, -9 or 31.12.9999 of a codebook, whatever
-it would be otherwise. Undeclared, such a number is clipped to the bounds like any other.
+How many values are there is therefore released with each answer, unless `complete = true` declares
+that every record has one. A cell that holds one of the `missing_codes`, such as 999, -9 or
+31.12.9999 of a codebook, is missing, whatever it would be otherwise. Undeclared, such a number is
+clipped to the bounds like any other.
 
 Whatever is made of a record is made of that record alone and of what is written here.
 """
@@ -84,6 +86,21 @@ class ColumnKind(Config):
 
     numeric: ClassVar[bool] = False
 
+    complete: Annotated[bool, AddedLater] = Field(
+        False,
+        description="Every record has a value, by public knowledge: then the number of values is "
+        "not released, and answers are divided by the number of records.",
+    )
+
+    @model_validator(mode="after")
+    def _completeness_fits(self) -> "ColumnKind":
+        if self.complete and (getattr(self, "missing", None) is not None or self._codes):
+            raise InvalidInput(
+                "complete = true, but missing or missing_codes are declared: a complete column has "
+                "no missing values; keep one of them"
+            )
+        return self
+
     @model_validator(mode="after")
     def _codes_fit(self) -> "ColumnKind":
         texts = [as_text(code) for code in self._codes]
@@ -144,10 +161,20 @@ class ColumnKind(Config):
 
     @property
     def incomplete(self) -> bool:
-        """Whether values are declared to be missing, so that whatever is divided by their number
-        is divided by a released one. Codes for what is missing say that there are such."""
+        """Whether values may be missing, so that whatever is divided by their number is divided by
+        a released one."""
         missing = getattr(self, "missing", None)
-        return missing in (DROP, "indicator") or (missing is None and bool(self._codes))
+        return not self.complete and missing in (None, DROP, "indicator")
+
+    @property
+    def fill_words(self) -> str | None:
+        """The public value that takes the place of a missing one, where one does, in words."""
+        missing = getattr(self, "missing", None)
+        if missing == "indicator":
+            return f"{as_text(getattr(self, 'fill', None))} (with an indicator)"
+        if missing in (None, DROP):
+            return None
+        return MISSING if missing == "category" else as_text(missing)
 
     @property
     def mean_square(self) -> float:
@@ -189,8 +216,28 @@ class NumericColumn(ColumnKind):
         missing = np.isnan(values)
         if getattr(self, "missing", None) != "indicator":
             return np.where(missing[:, None], np.nan, encode(values))
-        nearest = float(np.clip(0.0, *self.span))
-        return np.column_stack([encode(np.where(missing, nearest, values)), missing])
+        filled = np.where(missing, np.float64(self.stand_in or 0.0), values)
+        return np.column_stack([encode(filled), missing])
+
+    @property
+    def stand_in(self) -> float | None:
+        """The public number that stands in for a missing one, where one does."""
+        raise NotImplementedError
+
+    def _require_fill(self, fill: Any) -> None:
+        """A public value goes with an indicator, and with nothing else."""
+        flagged = getattr(self, "missing", None) == "indicator"
+        if flagged and fill is None:
+            raise InvalidInput(
+                'missing = "indicator" needs fill, the public value that stands in for a missing '
+                "one: the indicator's coefficient compares records without a value with records at "
+                "fill. Give a typical value from public knowledge, as fill = 60"
+            )
+        if fill is not None and not flagged:
+            raise InvalidInput(
+                f'fill = {fill!r} without missing = "indicator": write missing = "indicator", or '
+                "leave fill out"
+            )
 
 
 class NamedColumn(ColumnKind):
@@ -204,7 +251,7 @@ class NamedColumn(ColumnKind):
     @property
     def wanted(self) -> str:
         listed = [level for level in self.levels if level not in (MISSING, OTHER)]
-        return f"any of {', '.join(listed)} (letters, spaces and case count)"
+        return f"any of {', '.join(listed)}"
 
     @property
     def even(self) -> np.ndarray:
@@ -262,6 +309,9 @@ class Number(NumericColumn):
         description="What becomes of a cell that is no number: its record counts nowhere (drop "
         "record), a further feature says so (indicator), or this public number takes its place.",
     )
+    fill: Annotated[float | None, AddedLater] = Field(
+        None, description="The public number in the place of a missing one, with an indicator."
+    )
     missing_codes: MissingCodes = ()
     transform: Annotated[Literal["log1p", "sqrt"] | None, AddedLater] = Field(
         None, description="How models see it: log(1 + x) or the square root."
@@ -289,11 +339,14 @@ class Number(NumericColumn):
     @model_validator(mode="after")
     def _fits(self) -> "Number":
         low, high = self.span
-        if isinstance(self.missing, float) and not low <= self.missing <= high:
-            raise InvalidInput(
-                f"missing = {self.missing:g} lies outside the bounds {low:g} to {high:g}: give a "
-                "public number within them"
-            )
+        self._require_fill(self.fill)
+        for name in ("missing", "fill"):
+            value = getattr(self, name)
+            if isinstance(value, float) and not low <= value <= high:
+                raise InvalidInput(
+                    f"{name} = {value:g} lies outside the bounds {low:g} to {high:g}: give a "
+                    "public number within them"
+                )
         said = [n for n in ("transform", "power", "bins", "knots") if getattr(self, n) is not None]
         if len(said) > 1:
             raise InvalidInput(f"{' and '.join(said)}: a number has one of them; keep one")
@@ -350,12 +403,15 @@ class Number(NumericColumn):
         low, high = (float(np.clip(end, *self.span)) for end in (low, high))
         if not low < high:  # all of it outside of what the transform takes
             low, high = self.span[0], self.span[0] + 1.0
-        missing = self.missing
-        if isinstance(missing, float):
-            missing = min(max(missing, low), high)
-        known = self.model_copy(update={"bounds": (low, high), "missing": missing})
+        given = {"missing": self.missing, "fill": self.fill}
+        clipped = {n: float(np.clip(v, low, high)) for n, v in given.items() if type(v) is float}
+        known = self.model_copy(update={"bounds": (low, high), **clipped})
         known._centre = min(max(centre, low), high)
         return known
+
+    @property
+    def stand_in(self) -> float | None:
+        return self.missing if isinstance(self.missing, float) else self.fill
 
     @property
     def wanted(self) -> str:
@@ -637,6 +693,9 @@ class Date(NumericColumn):
     missing: Literal["drop record", "indicator"] | None = Field(
         None, description="What becomes of a cell that is no date: drop record, or indicator."
     )
+    fill: Annotated[str | None, AddedLater] = Field(
+        None, description="The public day in the place of a missing one, with an indicator."
+    )
     missing_codes: MissingCodes = ()
 
     @model_validator(mode="after")
@@ -645,13 +704,26 @@ class Date(NumericColumn):
             ("bounds", self.bounds[0]),
             ("bounds", self.bounds[1]),
             ("age_at", self.age_at),
+            ("fill", self.fill),
         ):
             if text is not None and math.isnan(_day(text)):
                 raise InvalidInput(f"{name}: {text!r} is no day: write it as 2024-03-01")
         require_range(_day(self.bounds[0]), _day(self.bounds[1]), self.bounds)
         if len(set(self.parts)) < len(self.parts):
             raise InvalidInput(f"parts = {list(self.parts)}: name each once")
+        self._require_fill(self.fill)
+        if self.fill is not None and not _day(self.bounds[0]) <= _day(self.fill) <= _day(
+            self.bounds[1]
+        ):
+            raise InvalidInput(
+                f"fill = {self.fill} lies outside the bounds {self.bounds[0]} to {self.bounds[1]}: "
+                "give a public day within them"
+            )
         return self
+
+    @property
+    def stand_in(self) -> float | None:
+        return None if self.fill is None else float(self._years(np.array([_day(self.fill)]))[0])
 
     def uncoded(self, cells: Iterable[Any], decimal: str = ".") -> Iterable[Any]:
         """A code is also known by its day, however that is written."""
@@ -796,7 +868,8 @@ def range_given(name: str, given: Any) -> tuple[float, float]:
 
 
 def require_distinct(values: tuple[str, ...]) -> None:
-    if len(set(values)) < len(values) or not all(values):
+    spelled = {value.strip() for value in values}
+    if len(spelled) < len(values) or not all(spelled):
         raise InvalidInput(f"values {', '.join(values)!r}: name each value once, none empty")
     for reserved in (MISSING, OTHER):
         if reserved in values:

@@ -1,9 +1,10 @@
 """CSV files: the header, and one record for every line after it.
 
-A line ends at a newline and nowhere else, quotes or not; one that does not parse, or does not
-decode, is a record of missing values, and the line after it another record. Separator, decimal
-mark, quotes and encoding are declared. Only what cannot depend on a record is found out: a mark at
-the very beginning of the file says how it is encoded, and the header how names are separated.
+A line ends at a newline and nowhere else, quotes or not; one that does not parse is a record of
+missing values, and the line after it another record. A line whose bytes are not UTF-8 is read as
+Latin-1, each line by itself. Separator, decimal mark, quotes and encoding are declared. Only what
+cannot depend on a record is found out: a mark at the very beginning of the file says how it is
+encoded, and the header how names are separated.
 
 A blank line is a record too, of missing values. Were it passed over, a record that is left blank
 (an empty cell, where there is one column) would change how many records there are. Only the newline
@@ -35,7 +36,9 @@ class CsvDialect(Config):
     decimal: Literal[".", ","] = Field(".", description="The decimal mark of numbers.")
     quote: Literal['"', "'"] = Field('"', description="What stands around cells that need it.")
     encoding: Literal["utf-8", "utf-16", "latin-1"] = Field(
-        "utf-8", description="How text is encoded; a mark at the beginning of a file goes first."
+        "utf-8",
+        description="How text is encoded; a mark at the beginning of a file goes first. A line "
+        "that is not UTF-8 is read as Latin-1.",
     )
 
     @model_validator(mode="after")
@@ -161,7 +164,9 @@ def _fields(
     try:
         text = line.decode(encoding).removesuffix("\r")
     except UnicodeDecodeError:
-        return None
+        if encoding != "utf-8":
+            return None
+        text = line.decode("latin-1").removesuffix("\r")
     if quote not in text:
         return text.split(separator)
     pattern = _field(separator, quote)

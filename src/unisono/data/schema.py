@@ -98,6 +98,12 @@ class Schema(Config):
         return {name: column for name, column in self.columns.items() if name != self.target}
 
     @property
+    def fills(self) -> dict[str, str]:
+        """The public values that take the place of missing ones, by column."""
+        said = {name: column.fill_words for name, column in self.columns.items()}
+        return {n: words for n, words in said.items() if words and n != self.target}
+
+    @property
     def private(self) -> tuple[str, ...]:
         """The columns whose ranges are to be found out, and paid for."""
         return tuple(

@@ -79,8 +79,8 @@ def warn_unread(unread: np.ndarray, what: str, kind: str, more: str = "") -> Non
 def still_divided(remedy: str) -> str:
     """What missing values do to an answer that is divided by a public number of records."""
     return (
-        "The number of records is public and divides nevertheless, so the answer is not that of "
-        f"the values which are there; where some may be missing declare {remedy} beforehand. "
+        "The public number of records divides, so the answer is not the one of the values that are "
+        f"there; where some may be missing leave out {remedy}. "
     )
 
 
@@ -119,12 +119,12 @@ class RecordTable:
         warn_unread(unread, f"values of {name!r} in {self.name}", kind, more)
 
     def tell_empty(self, empty: Mapping[str, int]) -> None:
-        """One line for the empty cells of all columns whose declarations provide for them."""
+        """One line for the empty cells of all columns that may have some."""
         counts = [f"{name} {number}" for name, number in empty.items() if number]
         if counts:
             warnings.warn(
-                f"{self.name}: empty cells among {self.rows} records, which count as declared: "
-                f"{', '.join(counts)}. Nobody else is told",
+                f"{self.name}: empty cells among {self.rows} records, which do not count unless "
+                f"declared: {', '.join(counts)}. Nobody else is told",
                 UnreadValues,
                 stacklevel=3,
             )

@@ -22,7 +22,8 @@ _COMMON = {
     "and warns (`UnboundedFeatures`) of what it cost; where there are too few records for it, each "
     "row is scaled on its own to the unit ball.",
     "columns": "columns : declarations of the columns of a frame, by name, in the words of study "
-    'files: {"age": {"kind": "number", "bounds": (0, 120), "missing": "indicator"}, "sex": '
+    'files: {"age": {"kind": "number", "bounds": (0, 120), "missing": "indicator", '
+    '"fill": 40}, "sex": '
     '{"kind": "category", "values": ["F", "M"], "other": True}}, and kinds "ordinal", '
     '"true-false" and "date". Only these columns are read. Takes the place of `bounds`, and of '
     "`classes` or `target_bounds` where the target is declared too.",

@@ -26,7 +26,7 @@ _TEXT_TARGETS = (
 # What those can be told that read frames by declarations.
 _DECLARE_MISSING = (
     ', or declare the column, as columns={"age": {"kind": "number", "bounds": (0, 120), "missing": '
-    '"indicator"}}, or "drop record"'
+    '"indicator", "fill": 40}}, or "drop record"'
 )
 _DECLARE_TEXT = (
     ', or declare the column, as columns={"sex": {"kind": "category", "values": ["F", "M"]}}, or '

@@ -18,8 +18,6 @@ Where a number that is missing, or a place, is null, the record has no predictio
 
 from typing import Any
 
-import numpy as np
-
 from unisono.data.cells import truths
 from unisono.data.columns import (
     MISSING,
@@ -61,15 +59,12 @@ def _column(name: str, column: ColumnKind) -> dict[str, Any]:
     codes = ["", *(str(code) for code in getattr(column, "missing_codes", ()))]
     if isinstance(column, Number):
         low, high = column.span
-        missing: Any = column.missing if isinstance(column.missing, float) else None
-        if column.missing == "indicator":
-            missing = float(np.clip(0.0, low, high))
-        said = {"kind": "number", "low": low, "high": high, "missing": missing}
+        said = {"kind": "number", "low": low, "high": high, "missing": column.stand_in}
         said["missing_codes"] = codes
     elif isinstance(column, Category | Ordinal | TrueFalse):
         levels = list(column.levels)
         missing = _missing_place(column, levels)
-        places = {one: n for n, one in enumerate(levels) if one not in (MISSING, OTHER)}
+        places: dict[str, Any] = {n: k for k, n in enumerate(levels) if n not in (MISSING, OTHER)}
         if isinstance(column, TrueFalse):
             spelt = [way(one) for one in _SPELLINGS for way in (str, str.upper, str.title)]
             places = {one: int(truths([one])[0]) for one in spelt}
@@ -90,9 +85,8 @@ def _date(column: Date) -> dict[str, Any]:
     """A date is read as days since 1970, and counts as a number that grows by each day alike."""
     low, high = column.span
     first, slope = column.line
-    missing = float(np.clip(0.0, low, high)) if column.missing == "indicator" else None
     said = {"kind": "date", "format": column.format, "at_1970": first, "per_day": slope}
-    return said | {"low": low, "high": high, "missing": missing, "missing_codes": [""]}
+    return said | {"low": low, "high": high, "missing": column.stand_in, "missing_codes": [""]}
 
 
 def _missing_place(column: NamedColumn, levels: list[str]) -> int | None:

@@ -155,9 +155,8 @@ def _number(name: str, column: Number, raw: bool) -> Any:
         raise InvalidInput(f"column {name!r} has bins or knots: {_REMEDY}")
     low, high = column.span
     steps: list[Any] = []
-    filled = float(np.clip(0.0, low, high)) if column.missing == "indicator" else column.missing
-    if isinstance(filled, float):
-        steps.append(_imputer(filled))
+    if column.stand_in is not None:
+        steps.append(_imputer(column.stand_in))
     # Between its own ends the scaling changes nothing, and beyond them it clips.
     steps.append(MinMaxScaler((low, high), clip=True))
     if not raw and column.transform is not None:

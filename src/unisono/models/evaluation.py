@@ -214,7 +214,7 @@ def _groups(by: str | None, schema: Schema) -> tuple[str, ...]:
 
 def _complete(schema: Schema) -> bool:
     """Whether every record counts, by what is declared."""
-    return not any(column.drops or column.incomplete for column in schema.columns.values())
+    return not any(column.incomplete for column in schema.columns.values())
 
 
 def choose(config: Any, schema: Schema, privacy: Privacy, unit: Unit) -> Choice:

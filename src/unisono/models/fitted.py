@@ -706,11 +706,12 @@ class FittedModel:
     def _columns(self) -> Iterator[str]:
         for name in self._predicts().inputs:
             column = self.schema.columns[name]
+            said = column.wanted
             if isinstance(column, NumericColumn):
-                low, high = column.span
-                yield f"{name}: {column.wanted}, {low:g} to {high:g}"
-            else:
-                yield f"{name}: {column.wanted}"
+                said += f", {column.span[0]:g} to {column.span[1]:g}"
+            if column.fill_words:
+                said += f"; in the place of a missing one: {column.fill_words}"
+            yield f"{name}: {said}"
 
     def _promises(self) -> Iterator[str]:
         """Epsilon against each viewer, under the first relation that is stated of it."""

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from unisono.algorithms import comparisons, statistics
 from unisono.algorithms.quantiles import quantiles, tree_shape
+from unisono.algorithms.readings import Sizes
 from unisono.algorithms.statistics import Groups
 from unisono.algorithms.survey import Question, Survey
 from unisono.core.privacy import Privacy
@@ -79,8 +80,8 @@ class Slots:
         return self.column(name), column.span, column.step
 
     def counted(self, name: str) -> bool:
-        """Whether its values are declared to be missing here and there: then means and shares are
-        divided by how many there are, which is released with them."""
+        """Whether its values may be missing: then means and shares are divided by how many there
+        are, which is released with them."""
         return self.schema.columns[name].incomplete
 
     def rows(self, values: Values) -> np.ndarray:
@@ -286,7 +287,7 @@ def _question(
             made = statistics.mean(
                 place, bounds, name=name, step=step, by=by, wanted=wanted, spread=spread
             )
-    made = made.counting() if slots.counted(asked.column) else made
+    made = made.counting(Sizes.of(privacy)) if slots.counted(asked.column) else made
     return made.weighing(asked.weight)
 
 

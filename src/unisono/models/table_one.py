@@ -99,7 +99,7 @@ def _variable(config: TableOneConfig, name: str, column: ColumnKind, slot: int) 
     assert isinstance(column, NamedColumn)
     misses = column.incomplete and MISSING not in column.levels
     levels = (*column.levels, *((MISSING,) if misses else ()))
-    return NamedVariable(name, slot, levels, total=getattr(column, "missing", None) is not None)
+    return NamedVariable(name, slot, levels, total=not column.complete)
 
 
 def _missing_code(variable: Variable) -> float:

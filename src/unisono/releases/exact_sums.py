@@ -2,7 +2,7 @@
 
 CountedCells    how many records lie in each of some public cells      one record moves one by 1
 ColumnSums      Σ over records of round(value / step), by column       one record: its largest value
-MomentSums      Σ of a = round(value / step), and of a's square        replaced: as far as Σ a alone
+MomentSums      how many are there, Σ of a = round(value / step), a²   replaced: as far as Σ a alone
 
 `ExactSum` is the method of a study that releases one of them once: priced like every other release,
 and run by `engines.one_round`.
@@ -134,7 +134,8 @@ class ColumnSums:
 
 @dataclass(frozen=True)
 class MomentSums(ColumnSums):
-    """Sums of a, a column of `ColumnSums`, and of b = round(√2 (a² / m - 3 m / 4)), in steps.
+    """Sums of c = round(`presence` m), where that is not 0, of a, a column of `ColumnSums`, and
+    with `squares` of b = round(√2 (a² / m - 3 m / 4)), in steps; a missing value adds zeros.
 
     b is made of the whole number a in [-m, m]. Two records with t = |a + a'| and d = |a - a'|,
     t + d <= 2m, have distance² at most d² + (√2 t d / m + 1)², the 1 for two roundings, and d² if
@@ -143,48 +144,71 @@ class MomentSums(ColumnSums):
         4m² - d² (1 + 2x²)  >=  m² x (4 - 9x + 8x² - 2x³)  >=  0.89 t m
         2√2 t d / m + 1     <=  4√2 t + 1                  <=  6.7 t
 
-    so that from m = 8 on (it is 2^20 at least) replacing a record moves both sums together by 2m in
-    l2, as far as the first alone: under Gaussian noise and replace-one the second has no privacy
-    cost. A record alone, or in the place of zeros, has l2² = m² (2u⁴ - 2u² + 9/8), with rounding at
-    most (3m / √8 + 1)²: more than the first alone.
+    so that from m = 8 on (it is 2^20 at least) replacing a value moves a and b together by 2m in
+    l2, as far as a alone; both have the same c. A record alone has l2² = c² + m² (2u⁴ - 2u² + 9/8),
+    with rounding at most c² + (3m / √8 + 1)², and so has one whose value is replaced by a missing
+    one. With c = 3m/2 that is below 4m²: under Gaussian noise and replace-one neither the squares
+    nor the count have a privacy cost. In l1 a record alone has at most c + m without squares: with
+    c = m no more than the 2m of two values, so the count has no cost under Laplace noise either.
     """
 
-    dimension: int = 2
+    squares: bool = True
+    presence: float = 0.0
+    dimension: int = 0
 
     def __post_init__(self) -> None:
+        sums = 1 + self.squares + bool(self.presence)
+        if self.dimension not in (0, sums) or not 0 <= self.presence <= 2:
+            raise InvalidInput(
+                f"dimension = {self.dimension}, presence = {self.presence}: these are {sums} sums, "
+                "and a presence weighs 0 to 2"
+            )
+        object.__setattr__(self, "dimension", sums)
         super().__post_init__()
-        if self.dimension != 2:
-            raise InvalidInput(f"dimension = {self.dimension}: these are two sums")
 
     def sensitivity(self, facts: Facts, privacy: Privacy, step: float) -> Sensitivity:
-        most = self._most(step)
-        alone = 3 * most / math.sqrt(8.0) + 1
-        once = Distance(*(step * n for n in (alone * math.sqrt(2.0), alone, alone)))
+        most, count = self._most(step), self._count(step)
+        moments = 3 * most / math.sqrt(8.0) + 1 if self.squares else most
+        root = math.sqrt(2.0) if self.squares else 1.0
+        once = (count + moments * root, math.hypot(count, moments), max(count, moments))
         # |b - b'| <= √2 m + 1, as √2 u² lies in [0, √2]; l1 <= √2 l2.
-        replaced = Distance(*(step * n for n in (most * math.sqrt(8.0), 2.0 * most, 2.0 * most)))
-        return Sensitivity(Unit.RECORD, replaced, once, once)
+        values = (2.0 * most * root, 2.0 * most, 2.0 * most)
+        replaced = map(max, once, values)
+        return Sensitivity(
+            Unit.RECORD,
+            Distance(*(step * n for n in replaced)),
+            *[Distance(*(step * n for n in once))] * 2,
+        )
 
     def sum_bound(self, release: Release, facts: Facts, privacy: Privacy) -> float:
         step = next(self.steps(release, facts, privacy))
-        return (1.5 / math.sqrt(2.0) * self._most(step) + 1) * step * sum(facts.records)
+        largest = max(1.5 / math.sqrt(2.0) * self._most(step) + 1, self._count(step))
+        return largest * step * sum(facts.records)
 
     def _added(self, rows: np.ndarray, mask: np.ndarray, step: float) -> np.ndarray:
-        """As before; blocks' sums of b stay below 2^16 x (1.07 x 2^21 + 1) steps."""
+        """As before; blocks' sums stay below 2^16 x (2 x 2^21 + 1) steps."""
         most = self._most(step)
         own = np.isfinite(rows[:, 0]) & mask
         first = np.clip(np.rint(rows[own, 0] / step), -most, most)
-        second = np.rint(math.sqrt(2.0) * (first * first / most - 0.75 * most))
-        return np.array([first.sum(), second.sum()]).astype(np.int64)
+        sums = [np.count_nonzero(own) * self._count(step)] if self.presence else []
+        sums.append(first.sum())
+        if self.squares:
+            sums.append(np.rint(math.sqrt(2.0) * (first * first / most - 0.75 * most)).sum())
+        return np.array(sums).astype(np.int64)
 
-    def scale(self, step: float) -> float:
-        """What u = 1 stands for: m steps."""
-        return self._most(step) * step
+    def _count(self, step: float) -> int:
+        """What a value that is there adds to the count, in steps."""
+        return round(self.presence * self._most(step))
+
+    def scales(self, step: float) -> tuple[float, float]:
+        """What one value that is there adds to the count, and what u = 1 stands for: m steps."""
+        return self._count(step) * step, self._most(step) * step
 
 
 @dataclass(frozen=True)
 class BoundedRows:
-    """Rows (n, 1) of `values` (n,), each clipped to public bounds and less a public `centre`; or
-    (n, 2), with `count` before each that can be read. NaN stands for what cannot be read.
+    """Rows (n, 1) of `values` (n,), each clipped to public bounds and less a public `centre`. NaN
+    stands for what cannot be read.
 
     They are made slice by slice, each of its own record alone, so that ten million of them are
     never in memory at once.
@@ -193,11 +217,10 @@ class BoundedRows:
     values: np.ndarray
     bounds: tuple[float, float]
     centre: float = 0.0
-    count: float | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
-        return len(self.values), 1 if self.count is None else 2
+        return len(self.values), 1
 
     def __len__(self) -> int:
         return len(self.values)
@@ -205,9 +228,7 @@ class BoundedRows:
     def __getitem__(self, own: slice) -> np.ndarray:
         rows = np.clip(self.values[own], *self.bounds)
         rows -= self.centre
-        if self.count is None:
-            return rows[:, None]
-        return np.stack([np.where(np.isnan(rows), np.nan, self.count), rows]).T
+        return rows[:, None]
 
 
 @dataclass(frozen=True)

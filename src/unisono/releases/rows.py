@@ -37,8 +37,15 @@ may be a sum of several outer products, z₁ z₁ᵀ + z₂ z₂ᵀ + ..., with 
 its Frobenius norm is |z₁|² + |z₂|² + ... <= 1 at most, and inner products of such sums are sums of
 squares, so that nothing else changes; likewise in the place of y yᵀ.
 
-Where sizes are hidden, or there are groups, a 1 precedes the row (`sized`), so that the noisy size
-is released in the same event: it adds 1 to l1 and to l2², and nothing to the distance of two rows.
+Where sizes are hidden, values may be missing, or there are groups, a number c precedes the row
+(`sized`, 1 for points), so that the noisy size is released in the same event. It adds c to l1 and
+c² to l2², and nothing to the distance of two rows. A missing value makes a row of zeros, so
+replacing a record moves the sum by the distance of two rows or by one row alone, whichever is
+larger:
+
+    Moments, c = 3/2    alone l2² <= 9/4 + 9/8 = 27/8 < 4        the size has no privacy cost
+    Moments, c = 1      alone l1  <= 1 + 1 + √2/4 = 2.35 < 2.59  likewise
+    without the square  alone l1  <= 1 + 1 = 2                   likewise
 
 Every kind moves whatever it is given into its domain, so its bounds hold for any values. A value
 that is not finite makes its row not finite, which a table leaves out. Numbers that are `exact` are
@@ -168,33 +175,39 @@ class Interval:
 
 @dataclass(frozen=True)
 class Moments:
-    """u in [-1, 1] and, with `spread`, its square; see the module."""
+    """u in [-1, 1] and, with `spread`, its square, after `sized` for each value that is there,
+    where that is not 0; see the module. `multiple` is even where `sized` is a half."""
 
     spread: bool
-    sized: bool
+    sized: float
     whole: bool = False
     multiple: int = 1
 
     def __post_init__(self) -> None:
         _require_multiple(self.multiple)
+        if self.sized < 0 or _off(self.sized, self.multiple):
+            raise InvalidInput(
+                f"sized = {self.sized!r}: give a multiple of 1 / {self.multiple}, 0 or more"
+            )
 
     @property
     def exact(self) -> tuple[bool, ...]:
-        return (*[True] * self.sized, self.whole, *[False] * self.spread)
+        return (*[True] * bool(self.sized), self.whole, *[False] * self.spread)
 
     @property
     def limit(self) -> float:
-        return 1.5 / _ROOT if self.spread else 1.0
+        return max(self.sized, 1.5 / _ROOT if self.spread else 1.0)
 
     @property
     def ranges(self) -> tuple[Range, ...]:
         spread = (-0.75 * _ROOT, 0.25 * _ROOT)
-        return (*[_COUNT] * self.sized, (-1.0, 1.0), *[spread] * self.spread)
+        sizes = [(0.0, float(self.sized))] * bool(self.sized)
+        return (*sizes, (-1.0, 1.0), *[spread] * self.spread)
 
     @property
     def alone(self) -> Size:
         alone = Size(_FAR, 3 / math.sqrt(8.0)) if self.spread else Size(1.0, 1.0)
-        return Size(1 + alone.l1, math.hypot(1.0, alone.l2)) if self.sized else alone
+        return Size(self.sized + alone.l1, math.hypot(self.sized, alone.l2))
 
     @property
     def within(self) -> Size:
@@ -203,7 +216,7 @@ class Moments:
     def of(self, values: Any) -> Any:
         u = jnp.clip(values, -1.0, 1.0)
         u = _multiples(u, self.multiple) if self.whole else u
-        parts = [jnp.where(jnp.isfinite(u), 1.0, u)] if self.sized else []
+        parts = [jnp.where(jnp.isfinite(u), float(self.sized), u)] if self.sized else []
         parts += [u] + ([_ROOT * (u * u - 0.75)] if self.spread else [])
         return jnp.stack(parts, axis=1)
 

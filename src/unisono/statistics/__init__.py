@@ -31,8 +31,8 @@ records so many are drawn in secret. The number of *persons* is public, that of 
 
 Every record is read by itself (`unisono.data`): a list is never made one array of one kind, and a
 value that cannot be read adds nothing to a count, a sum or a histogram. Whoever calls is warned.
-Where values may be missing, `missing="drop record"` asks for the mean, spread or quantiles of those
-that are there; how many these are is no public number, so it is released in the same event.
+A missing value does not count in a mean, spread or quantile: how many are there is released in the
+same event. `complete=True` declares, from public knowledge, that none is missing.
 """
 
 from unisono.statistics.ledgers import open_ledger, verify

@@ -17,8 +17,17 @@ from unisono.core.defaults import warn_of_clipping
 from unisono.core.ledger import Ledger
 from unisono.core.streamed import StreamedColumns
 from unisono.core.trust import Unit
-from unisono.data import UnreadValues, codes, listed, numbers, still_divided, warn_unread
-from unisono.data.cells import blanks
+from unisono.data import (
+    RecordTable,
+    UnreadValues,
+    codes,
+    listed,
+    numbers,
+    still_divided,
+    warn_unread,
+)
+from unisono.data.cells import blanks, text_type
+from unisono.data.cells import truths as spelled_truths
 from unisono.data.given import HELD, is_frame, stream_of, table_of
 from unisono.data.order import order_key
 from unisono.data.people import as_rows, drawn_persons, require_same_persons
@@ -88,9 +97,17 @@ class Given:
 
 
 def given_values(
-    values: Any, column: str | None, persons: Any, group: int | None, ledger: Ledger
+    values: Any,
+    column: str | None,
+    persons: Any,
+    group: int | None,
+    ledger: Ledger,
+    number: bool = False,
 ) -> Given:
-    """Values in memory, of persons if they are named, or a stream, where it is long."""
+    """Values in memory, of persons if they are named, or a stream, where it is long. Where they are
+    to be a `number` each, a column whose declared type is text is refused."""
+    if number:
+        require_number_type(values, column)
     if column is None:
         if is_frame(values) or isinstance(values, os.PathLike) or callable(values):
             raise InvalidInput(
@@ -123,15 +140,39 @@ def given_values(
     return Given(cells, people=people)
 
 
+def require_number_type(values: Any, column: str | None) -> None:
+    """Refuse values whose declared type is text, before anything is charged. The type belongs to
+    the program that calls and not to any record: text that spells numbers is refused, too."""
+    found = text_type(values if column is None else _declared(values, column))
+    if found is not None:
+        what = "values are" if column is None else f"column {column!r} is"
+        raise InvalidInput(
+            f"{what} of type {found}, and numbers are needed.\nConvert them first, as "
+            "values.astype(float) or pandas.to_numeric(values).\nNo privacy budget was spent."
+        )
+
+
+def _declared(frame: Any, column: str) -> Any:
+    """The column of a frame as the frame itself gives it; None of files, streams and queries."""
+    names = getattr(frame, "column_names", getattr(frame, "columns", frame))
+    if not is_frame(frame) or column not in list(names):
+        return None
+    try:
+        return frame.columns[column] if isinstance(frame, RecordTable) else frame[column]
+    except TypeError:  # a query that is not run yet
+        return None
+
+
 def named(name: str, column: str | None) -> str:
     """What answers call values: a column by its own name, where they have no other."""
     return column if column is not None and name == "values" else name
 
 
 def truths(cells: Any) -> np.ndarray:
-    flags = codes(listed(cells), (False, True))
-    warn_unread(flags < 0, "values", "true or false")
-    return np.where(flags < 0, np.nan, flags)
+    """1 for true, 0 for false, NaN for a value that is neither; whoever holds the cells is told."""
+    flags = spelled_truths(listed(cells))
+    warn_unread(np.isnan(flags), "values", "true or false (write a condition, as ages > 65)")
+    return flags
 
 
 def places_in(categories: Sequence[Any]) -> Read:
@@ -142,8 +183,8 @@ def places_in(categories: Sequence[Any]) -> Read:
     return read
 
 
-def between_bounds(low: float, high: float, divided: bool = False, dropped: bool = False) -> Read:
-    return lambda cells: np.clip(clean_numbers(cells, low, high, divided, dropped), low, high)
+def between_bounds(low: float, high: float, divided: bool = False) -> Read:
+    return lambda cells: np.clip(clean_numbers(cells, low, high, divided), low, high)
 
 
 def read_numbers(
@@ -151,11 +192,10 @@ def read_numbers(
     bounds: tuple[float, float],
     centred: bool = False,
     divided: bool = False,
-    dropped: bool = False,
 ) -> tuple[np.ndarray, float, float]:
     """Numbers (n,) and the bounds, for sums in doubles; they are clipped where they are used."""
     low, high = public_range(bounds, centred)
-    return clean_numbers(values, low, high, divided, dropped), low, high
+    return clean_numbers(values, low, high, divided), low, high
 
 
 def public_range(
@@ -191,19 +231,18 @@ def public_range(
     return low, high
 
 
-def clean_numbers(
-    values: Any, low: float, high: float, divided: bool = False, dropped: bool = False
-) -> np.ndarray:
-    """Numbers (n,), NaN where a value is none; whoever holds them is told which lie outside.
-    `divided` by the number of all records, values that are missing move the answer, which is told
-    too; `dropped`, empty ones are as declared."""
+def clean_numbers(values: Any, low: float, high: float, divided: bool = False) -> np.ndarray:
+    """Numbers (n,), NaN where a value is none; local warnings say how many cannot be read or are
+    clipped. An empty one needs none, unless the answer is `divided` by the number of all records,
+    so that it moves the answer."""
     column = listed(values)
     if _all_finite(column):
         records = np.asarray(column)
     else:
         records = numbers(column)
-        moved = still_divided('missing="drop record"') if divided else ""
-        unread = np.isnan(records) & ~blanks(column) if dropped else np.isnan(records)
+        moved = still_divided("complete=True") if divided else ""
+        unread = np.isnan(records)
+        unread = unread if divided else unread & ~blanks(column)
         warn_unread(unread, "values", "finite numbers", moved)
     warn_of_clipping(records, low, high, "values")
     return records

@@ -7,14 +7,15 @@ import numpy as np
 
 from unisono.algorithms import readings
 from unisono.algorithms.estimates import Estimate, joined
+from unisono.algorithms.readings import Sizes
 from unisono.core.ledger import Ledger
-from unisono.core.trust import Relation
-from unisono.data import codes, listed, warn_unread
+from unisono.data import codes, listed
 from unisono.errors import InvalidInput
 from unisono.releases.exact_sums import BoundedRows, ColumnSums, CountedCells, MomentSums
 from unisono.statistics.cells import (
     SINGLES,
     Given,
+    Read,
     between_bounds,
     given_values,
     named,
@@ -49,8 +50,7 @@ def count(
 
         [answer] = surveyed(terms, questions.count(0, name=name), given, truths, nominal_rows)
         return answer
-    flags = codes(listed(given.cells), (False, True))
-    warn_unread(flags < 0, "values", "true or false (write a condition, as ages > 65)")
+    flags = truths(given.cells)
     found = released(terms, CountedCells(1), np.where(flags == 1, 0, -1))
     noisy = found.noisy(found.total)
     return terms.read(readings.read_counts, name, (), "the count", noisy, found.result)
@@ -77,7 +77,7 @@ def total(
     """
     title = f"sum of {named(name, column)}"
     terms = terms_of(title, epsilon, delta, ledger, confidence)
-    given = given_values(values, column, persons, records_per_person, ledger)
+    given = given_values(values, column, persons, records_per_person, ledger, number=True)
     if not given.listed:
         from unisono.algorithms import statistics as questions
 
@@ -107,45 +107,43 @@ def mean(
     persons: Any = None,
     records_per_person: int | None = None,
     nominal_rows: int | None = None,
-    missing: str | None = None,
+    complete: bool = False,
 ) -> Estimate:
     """The average of values, each clipped to public bounds.
 
-    Values are centred first, so the noise is in proportion to half the range. With a `delta` and
-    replace-one their squares are released too, at no privacy cost, and the answer has two
-    intervals: for these records, and for the population they were drawn from. Where the number of
-    records is public (replace-one, zero-out) it divides the sum; under add-or-remove a noisy count
-    is released beside the sum, in one event. A value that cannot be read adds nothing: it
-    counts as the centre of the bounds, or not at all where records are counted, as they are with
-    `missing="drop record"`, too.
+    Values are centered first, so the noise is in proportion to half the range. A missing value, or
+    one that cannot be read, does not count: how many are there is released in the same event and
+    divides the sum, and the interval includes its noise. With `complete=True` you declare, from
+    public knowledge, that none is missing: then the public number of records divides (replace-one,
+    zero-out), and a value that is missing nevertheless counts as the center of the bounds. With a
+    `delta` and replace-one the squares are released too, at no privacy cost, and the answer has two
+    intervals: for these records, and for the population they were drawn from.
     """
-    name, dropped = named(name, column), _drops(missing)
+    name = named(name, column)
     terms = terms_of(f"mean of {name}", epsilon, delta, ledger, confidence)
-    given = given_values(values, column, persons, records_per_person, ledger)
-    if not given.listed or (dropped and not terms.hidden):
-        return _moment("mean", given, bounds, terms, name, nominal_rows, dropped)
-    divided = not terms.hidden
-    records, low, high = read_numbers(given.cells, bounds, True, divided, dropped)
+    given = given_values(values, column, persons, records_per_person, ledger, number=True)
+    if not given.listed:
+        return _moment("mean", given, bounds, terms, name, nominal_rows, complete)
+    counted = terms.hidden or not complete
+    records, low, high = read_numbers(given.cells, bounds, True, not counted)
     centre, half = low / 2 + high / 2, high / 2 - low / 2
-    rows = BoundedRows(records, (low, high), centre, half if terms.hidden else None)
     # Squares cost nothing under Gaussian noise and replace-one, and more elsewhere.
-    privacy = terms.privacy
-    spread = not privacy.pure and privacy.relation is Relation.REPLACE_ONE
-    bound = MomentSums(half) if spread else ColumnSums(half, rows.shape[1])
-    found = released(terms, bound, rows, bounds=[low, high])
+    sizes = Sizes.of(terms.privacy)
+    spread = sizes.replaced and not terms.privacy.pure
+    bound = MomentSums(half, squares=spread, presence=sizes.weight if counted else 0.0)
+    found = released(terms, bound, BoundedRows(records, (low, high), centre), bounds=[low, high])
     # On the scale of `read_moments`: records, and the sum of u = (x - centre) / reach.
-    reach = bound.scale(found.step) if isinstance(bound, MomentSums) else half
+    one, reach = bound.scales(found.step)
     scaled, rounded = found.total / reach, found.step / 2 / reach
+    if counted:
+        scaled[0] = found.total[0] / one
+    most = float(found.records)
     if terms.hidden:
-        # A record counts as half the range in whole steps.
-        scaled[0] = found.total[0] / (np.rint(half / found.step) * found.step)
-        margin = found.noisy(scaled, 1 / half).margin(0, 1 - confidence, numbers=2)
-        rounding: tuple[float, ...] = (0.0, max(scaled[0] + margin, 0.0) * rounded)
-    else:
-        # Squares are rounded, and made of rounded values: √2 |u² - u'²| <= 2√2 |u - u'|.
-        rounding = (found.records * rounded, *[4 * found.records * rounded] * spread)
-    noisy = found.noisy(scaled, 1 / reach, rounding)
-    asked = (name, (), centre, reach, ("mean",), False, spread)
+        most = max(scaled[0] + found.noisy(scaled, 1 / one).margin(0, 1 - confidence, 2), 0.0)
+    # Squares are rounded, and made of rounded values: √2 |u² - u'²| <= 2√2 |u - u'|.
+    rounding = (*[0.0] * counted, most * rounded, *[4 * most * rounded] * spread)
+    noisy = found.noisy(scaled, 1 / reach, rounding, one / reach if counted else 1.0)
+    asked = (name, (), centre, reach, ("mean",), counted, spread)
     return terms.read(readings.read_moments, *asked, noisy, found.result)
 
 
@@ -200,19 +198,17 @@ def variance(
     persons: Any = None,
     records_per_person: int | None = None,
     nominal_rows: int | None = None,
-    missing: str | None = None,
+    complete: bool = False,
 ) -> Estimate:
     """The variance of the records, Σ (x - mean)² / n, each clipped to public bounds.
 
-    A value that cannot be read adds to no sum, but is one of the records where their number is
-    public: there it counts as the centre of the bounds in the mean, and as 3/4 of the squared half
-    range in the mean square, unless `missing="drop record"`. Where the number of records is hidden
-    (add-or-remove), `nominal_rows` is a public upper limit of it.
+    A value that is missing, or cannot be read, does not count; see `mean` for `complete`. Where the
+    number of records is hidden (add-or-remove), `nominal_rows` is a public upper limit of it.
     """
     name = named(name, column)
     terms = terms_of(f"variance of {name}", epsilon, delta, ledger, confidence)
-    given = given_values(values, column, persons, records_per_person, ledger)
-    return _moment("variance", given, bounds, terms, name, nominal_rows, _drops(missing))
+    given = given_values(values, column, persons, records_per_person, ledger, number=True)
+    return _moment("variance", given, bounds, terms, name, nominal_rows, complete)
 
 
 def std(
@@ -228,13 +224,13 @@ def std(
     persons: Any = None,
     records_per_person: int | None = None,
     nominal_rows: int | None = None,
-    missing: str | None = None,
+    complete: bool = False,
 ) -> Estimate:
     """The standard deviation of the records: the root of their `variance`."""
     name = named(name, column)
     terms = terms_of(f"standard deviation of {name}", epsilon, delta, ledger, confidence)
-    given = given_values(values, column, persons, records_per_person, ledger)
-    return _moment("standard deviation", given, bounds, terms, name, nominal_rows, _drops(missing))
+    given = given_values(values, column, persons, records_per_person, ledger, number=True)
+    return _moment("standard deviation", given, bounds, terms, name, nominal_rows, complete)
 
 
 def quantile(
@@ -251,17 +247,17 @@ def quantile(
     persons: Any = None,
     records_per_person: int | None = None,
     nominal_rows: int | None = None,
-    missing: str | None = None,
+    complete: bool = False,
 ) -> Estimate:
     """The value that a share `level` of the records lies below; several levels cost what one does.
 
     All levels are read from one noisy tree of counts (`unisono.algorithms.quantiles`), and come as
     one estimate, an array with the levels as labels. Each interval, for these records and for the
     population they were drawn from, holds at `confidence` divided among them, so that all hold at
-    once. Values outside the bounds count at their ends, and one
-    that cannot be read counts nowhere; but where the number of records is public levels are shares
-    of all of them, and with `missing="drop record"` of the values that are there. Where the number
-    of records is hidden (add-or-remove), `nominal_rows` is a public upper limit of it.
+    once. Values outside the bounds count at their ends; one that is missing, or cannot be read,
+    does not count, and levels are shares of the values that are there, or with `complete=True`
+    (see `mean`) of all records. Where the number of records is hidden (add-or-remove),
+    `nominal_rows` is a public upper limit of it.
     """
     from unisono.algorithms.quantiles import quantiles, tree_shape
 
@@ -275,13 +271,12 @@ def quantile(
             "values, level, bounds), with a level between 0 and 1 first?"
         )
     low, high = public_range(bounds, within=SINGLES)
-    name, dropped = named(name, column), _drops(missing)
+    name = named(name, column)
     title = f"median of {name}" if levels == (0.5,) else f"quantiles of {name}"
     terms = terms_of(title, epsilon, delta, ledger, confidence)
-    given = given_values(values, column, persons, records_per_person, ledger)
+    given = given_values(values, column, persons, records_per_person, ledger, number=True)
     question = quantiles(0, (low, high), levels, name=name, **tree_shape(terms.privacy.pure))
-    question = question.counting() if dropped and not terms.hidden else question
-    read = between_bounds(low, high, not (dropped or terms.hidden), dropped)
+    question, read = _counted(question, terms, complete, low, high)
     found = surveyed(terms, question, given, read, nominal_rows, numbers=len(levels))
     if not several:
         return found[0]
@@ -305,7 +300,7 @@ def median(
     persons: Any = None,
     records_per_person: int | None = None,
     nominal_rows: int | None = None,
-    missing: str | None = None,
+    complete: bool = False,
 ) -> Estimate:
     """The value that half of the records lie below; see `quantile`."""
     return quantile(
@@ -321,7 +316,7 @@ def median(
         persons=persons,
         records_per_person=records_per_person,
         nominal_rows=nominal_rows,
-        missing=missing,
+        complete=complete,
     )
 
 
@@ -335,23 +330,23 @@ def _moment(
     terms: Terms,
     name: str,
     nominal_rows: int | None,
-    dropped: bool,
+    complete: bool,
 ) -> Estimate:
     from unisono.algorithms import statistics as questions
 
     low, high = public_range(bounds, within=SINGLES)
     spread = word != "mean" or not terms.privacy.pure
     question = questions.mean(0, (low, high), name=name, wanted=(word,), spread=spread)
-    question = question.counting() if dropped and not terms.hidden else question
-    read = between_bounds(low, high, not (dropped or terms.hidden), dropped)
+    question, read = _counted(question, terms, complete, low, high)
     [found] = surveyed(terms, question, given, read, nominal_rows)
     return found
 
 
-def _drops(missing: str | None) -> bool:
-    if missing not in (None, "drop record"):
-        raise InvalidInput(
-            f'missing = {missing!r}: write "drop record", or leave it out; a study file can say '
-            "more of missing values"
-        )
-    return missing is not None
+def _counted(
+    question: Any, terms: Terms, complete: bool, low: float, high: float
+) -> tuple[Any, Read]:
+    """The question about the values that are there, unless none can be missing; and how each is
+    read."""
+    counted = not (complete or terms.hidden)
+    made = question.counting(Sizes.of(terms.privacy)) if counted else question
+    return made, between_bounds(low, high, complete and not terms.hidden)

@@ -95,10 +95,14 @@ class Released:
         return sum(self.study.facts.records)
 
     def noisy(
-        self, values: np.ndarray, factor: float = 1.0, rounding: tuple[float, ...] = (0.0,)
+        self,
+        values: np.ndarray,
+        factor: float = 1.0,
+        rounding: tuple[float, ...] = (0.0,),
+        weight: float = 1.0,
     ) -> Noisy:
         """For the readings: `values` are `factor` times what was released, one cell in each row,
-        and one cell in all where they are flat."""
+        and one cell in all where they are flat; the first is that over `weight`."""
         study, facts = self.study, self.study.facts
         event = study.algorithm.event(facts, study.trust)
         law = sum_law(event, facts, study.trust, 1, self.step).scaled(factor)
@@ -109,6 +113,7 @@ class Released:
             self.records,
             facts.exact_sizes,
             _PRECISION,
+            weight,
         )
 
 

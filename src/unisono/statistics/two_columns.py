@@ -7,9 +7,15 @@ import numpy as np
 
 from unisono.algorithms.estimates import Estimate
 from unisono.core.ledger import Ledger
-from unisono.data import codes, listed, warn_unread
+from unisono.data import codes, listed
 from unisono.errors import InvalidInput
-from unisono.statistics.cells import SINGLES, clean_numbers, public_range
+from unisono.statistics.cells import (
+    SINGLES,
+    clean_numbers,
+    public_range,
+    require_number_type,
+    truths,
+)
 from unisono.statistics.release import Terms, asked_of, terms_of
 
 
@@ -99,12 +105,11 @@ def proportion_test(
     test that they are equal; see `t_test`."""
     from unisono.algorithms.comparisons import difference_of_proportions
 
-    flags = codes(listed(condition), (False, True))
-    warn_unread(flags < 0, "values", "true or false (write a condition, as ages > 65)")
+    flags = truths(condition)
     by, places = _grouped(groups, between, "between")
     question = difference_of_proportions(0, by, name=name)
     terms = terms_of(f"proportion test of {name}", epsilon, delta, ledger, confidence)
-    return _compared(terms, question, np.where(flags < 0, np.nan, flags), places, nominal_rows)
+    return _compared(terms, question, flags, places, nominal_rows)
 
 
 def chi_square(
@@ -174,6 +179,7 @@ def _difference(
     **paid: Any,
 ) -> Estimate:
     low, high = public_range(bounds, within=SINGLES)
+    require_number_type(values, None)
     by, places = _grouped(groups, between, "between")
     question = test(0, (low, high), by, name=name)
     numbers = np.clip(clean_numbers(values, low, high), low, high)

@@ -316,6 +316,7 @@ class Built:
             "file": self.file.hash,
             **({"printed": result.certificate.printed} if result.certificate.printed else {}),
             **self._found_shown,
+            **({"fills": fills} if (fills := self.file.data.fills) else {}),
             **shown,
         }
 

@@ -6,7 +6,7 @@ ledger computes them; the epsilon that the file states is not believed.
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from unisono.core.certificate import TRUST_WORDS
 from unisono.core.success import attack_success
 from unisono.core.trust import FINAL_MODEL, Relation, Unit, Viewer, describe
 from unisono.core.words import number, promise_words, times
+from unisono.data.schema import Schema
 from unisono.errors import LargeDeltaWarning
 from unisono.planning.noise import Noise, noise_of
 from unisono.studies.build import Built, build
@@ -173,6 +174,7 @@ def _learnt(built: Built, worst: Mapping[str, float]) -> list[str]:
             f"holds all but about 2 % of the records; others are clipped to it."
             + ("" if ranges.ratio >= 3 else f" {_GUESSES}")
         )
+    lines += _missing(file.data)
     lines += file.model_kind.notes(file.model_settings, built.algorithm)
     if built.test is not None and file.evaluation is not None:
         some = f"{sum(file.held_out):,} {_counted(file)}"
@@ -185,6 +187,22 @@ def _learnt(built: Built, worst: Mapping[str, float]) -> list[str]:
     if file.evaluation is not None and file.evaluation.file is not None:
         lines.append(f"The result is also tested on {file.evaluation.file}, which is public.")
     return lines
+
+
+def _missing(data: Schema) -> Iterator[str]:
+    """What becomes of missing values, by what is declared."""
+    if fills := data.fills:
+        said = "; ".join(f"{name}: {words}" for name, words in fills.items())
+        yield f"A public value takes the place of a missing one: {said}."
+    counted = tuple(name for name, own in data.columns.items() if own.incomplete and own.drops)
+    if counted:
+        more = ""
+        if data.target is None:
+            more = (
+                ". How many values are there is released with each answer, and intervals include "
+                "its noise: declare complete = true for a column in which none can be missing"
+            )
+        yield f"A missing value of {_listed(counted)} does not count{more}."
 
 
 _GUESSES = (

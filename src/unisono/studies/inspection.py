@@ -22,7 +22,6 @@ from unisono.data.columns import (
     Category,
     ColumnKind,
     Date,
-    NamedColumn,
     Number,
     NumericColumn,
 )
@@ -143,7 +142,7 @@ def inspect_file(file: StudyFile, path: str | Path, party: str) -> Inspection:
         return Inspection(str(path), party, None, None, (), tuple(findings))
     findings += _size(file, table, party)
     broken = _broken_lines(Path(path), table)
-    findings += _broken(Path(path), broken)
+    findings += [*_broken(broken), *_encoding(Path(path), file.data.csv.encoding)]
     columns, readings = [], {}
     for name in present:
         reading = _Reading.of(table, name, file.data.columns[name])
@@ -275,7 +274,7 @@ def _broken_lines(path: Path, table: RecordTable) -> np.ndarray:
     return np.array([cell is None for cell in next(iter(table.columns.values()))], bool)
 
 
-def _broken(path: Path, broken: np.ndarray) -> Iterator[Finding]:
+def _broken(broken: np.ndarray) -> Iterator[Finding]:
     if broken.any():
         lines = "line has" if np.count_nonzero(broken) == 1 else "lines have"
         yield Finding(
@@ -285,11 +284,12 @@ def _broken(path: Path, broken: np.ndarray) -> Iterator[Finding]:
             count=int(np.count_nonzero(broken)),
             records=_first(broken),
         )
-        yield from _encoding(path)
 
 
-def _encoding(path: Path) -> Iterator[Finding]:
-    """Which encoding was perhaps meant, where bytes are no UTF-8."""
+def _encoding(path: Path, declared: str = "utf-8") -> Iterator[Finding]:
+    """How bytes that are not the declared UTF-8 are read, or were perhaps meant."""
+    if declared != "utf-8":
+        return
     try:
         content = path.read_bytes() if path.suffix.lower() == ".csv" else b""
     except OSError:
@@ -300,7 +300,13 @@ def _encoding(path: Path) -> Iterator[Finding]:
     except UnicodeDecodeError:
         likely = "UTF-16" if content.count(b"\0") > len(content) // 4 else "Latin-1"
         likely = None if content[:2] in (b"\xff\xfe", b"\xfe\xff") else likely
-    if likely:
+    if likely == "Latin-1":
+        yield Finding(
+            "some of its lines are not UTF-8, as the study declares",
+            "each of them is read as Latin-1; save the file as UTF-8 if letters look wrong",
+            problem=False,
+        )
+    elif likely:
         yield Finding(
             f"its bytes are not the text that the study declares; {likely} is likely",
             f'save the file as UTF-8, or declare csv.encoding = "{likely.lower()}" {_AGREED}',
@@ -366,7 +372,7 @@ class _Reading:
             coded = self.column.coded(self.cells, decimal) & empty
             says = "empty or coded as missing" if coded.any() else "empty"
             words = f"{_cells(empty)} {says}, {_share(empty)} of {len(empty)}"
-            yield self._finding(empty, words, fate, problem=False, show=False)
+            yield self._finding(empty, words, fate, problem=self.column.complete, show=False)
         if self.outside.any():
             low, high = self.column.span  # type: ignore[attr-defined]
             yield self._finding(
@@ -432,10 +438,6 @@ class _Reading:
             for pattern in _FORMATS:
                 if np.isfinite(dates(cells, pattern)).mean() > 0.9:
                     return f". They look like {pattern}: the study says {self.column.wanted}"
-        if isinstance(self.column, NamedColumn):
-            known = {level.strip().casefold() for level in self.column.levels}
-            if any(str(cell).strip().casefold() in known for cell in cells):
-                return ". Some differ in case or spaces only"
         return ""
 
 
@@ -450,22 +452,17 @@ def _fate(column: ColumnKind, target: bool) -> str:
     """What the declaration does with a cell that is missing, in words."""
     missing = getattr(column, "missing", None)
     if target:
-        return "the record teaches a model nothing, as its target is missing"
-    if missing is None:
-        return (
-            "the record teaches a model nothing, and counts in no table of the column; nothing is "
-            "declared of missing cells"
-        )
-    if missing == "drop record":
-        return (
-            "the record teaches a model nothing, and counts in no statistic of the column, as "
-            'declared (missing = "drop record")'
-        )
-    if missing == "indicator":
-        return 'a further feature says so, as declared (missing = "indicator")'
+        return "the record is a zero row in every model, as its target is missing"
+    if missing in (None, "drop record"):
+        if column.complete:
+            return (
+                "the record is a zero row, and the public number of records divides nevertheless: "
+                "the study declares complete = true, which this file contradicts"
+            )
+        return "the record is a zero row in every model, and counts in no statistic of the column"
     if missing == "category":
         return 'it is a value of its own, as declared (missing = "category")'
-    return f"{as_text(missing)} takes its place, as declared"
+    return f"{column.fill_words} takes its place, as declared"
 
 
 def _share(which: np.ndarray) -> str:

@@ -11,6 +11,7 @@ from unisono.algorithms.column_scales import COLUMN_SCALES
 from unisono.algorithms.dp_ftrl import DP_FTRL
 from unisono.algorithms.dp_sgd import DP_SGD
 from unisono.algorithms.dp_sgd_convex import CONVEX_DP_SGD
+from unisono.algorithms.exit_times import EXIT_TIMES
 from unisono.algorithms.fed_avg import FED_AVG
 from unisono.algorithms.fisher_scoring import FISHER_SCORING
 from unisono.algorithms.gradient_perturbation import GRADIENT_PERTURBATION
@@ -80,13 +81,22 @@ def statistics(questions, epsilon, delta=0.0, relation=Relation.REPLACE_ONE, **s
 
 
 def _survival(kind):
-    def made(groups, epsilon, delta=0.0, relation=Relation.REPLACE_ONE, complete=True, **settings):
-        problem = SurvivalTimes(groups, complete)
+    def made(
+        groups,
+        epsilon,
+        delta=0.0,
+        relation=Relation.REPLACE_ONE,
+        complete=True,
+        visits=(),
+        **settings,
+    ):
+        problem = SurvivalTimes(groups, complete, visits)
         return kind.method(problem, Privacy(epsilon, delta, relation), **settings)
 
     return made
 
 
+exit_times = _survival(EXIT_TIMES)
 survival_table = _survival(SURVIVAL_TABLE)
 log_rank = _survival(LOG_RANK)
 

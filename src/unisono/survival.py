@@ -56,7 +56,7 @@ from unisono.models.inference import as_text as coefficients_text
 from unisono.models.kaplan_meier import EVERYONE, KAPLAN_MEIER
 from unisono.models.model import ModelKind, Posed
 from unisono.releases.algorithm import AlgorithmKind
-from unisono.releases.together import together
+from unisono.releases.together import in_stages
 
 _TIME, _EVENT, _GROUP, _SCORE = "time", "event", "group", "score"
 _DROP = {"missing": "drop record"}
@@ -67,7 +67,9 @@ class KaplanMeier:
     """Survival curves with pointwise intervals and simultaneous bands, by group.
 
     `horizon` is where curves end: whoever is seen later counts as having outlasted it. `labels`
-    name the groups. `bins` are equal intervals of time, by a rule where they are left out.
+    name the groups. Where records are seen at public times only, give them as `visits`: intervals
+    of time end there, and a first release that finds where to end them is not needed. `bins` are at
+    most so many intervals otherwise, by a rule where they are left out.
     """
 
     def __init__(
@@ -75,12 +77,13 @@ class KaplanMeier:
         *,
         horizon: float,
         labels: Sequence[Any] | None = None,
+        visits: Sequence[float] | None = None,
         bins: int | None = None,
         log_rank: bool = True,
         confidence: float = 0.95,
     ) -> None:
         self.horizon, self.labels, self.bins = horizon, labels, bins
-        self.log_rank, self.confidence = log_rank, confidence
+        self.visits, self.log_rank, self.confidence = visits, log_rank, confidence
 
     def fit(
         self,
@@ -115,10 +118,13 @@ class KaplanMeier:
             event=_EVENT,
             by=_GROUP if names else None,
             horizon=horizon,
+            visits=None if self.visits is None else tuple(map(float, self.visits)),
             bins=self.bins,
             log_rank=bool(self.log_rank),
             confidence=float(self.confidence),
         )
+        for _, words in KAPLAN_MEIER.faults(config, schema):
+            raise InvalidInput(words)
         shown, certificate = _learnt(
             KAPLAN_MEIER,
             config,
@@ -557,18 +563,9 @@ def _learnt(
         posed = model.pose(config, schema, kind, part)
         return posed, Study(kind.method(posed.problem, part, **posed.settings), facts, trust)
 
-    posed, study = made(kind, promise)
-    stages = [study]
-    if study.method.earlier is not None:
-        before, share = study.method.earlier
-        (_, first), (posed, study) = together(
-            promise,
-            share,
-            lambda part: made(before, part),
-            lambda part: made(kind, part),
-            lambda one, other: (one[1].costs, other[1].costs),
-        )
-        stages = [first, study]
+    found = in_stages(kind, promise, made, lambda one: one[1])
+    stages = [study for _, study in found]
+    posed, study = found[-1]
     rows = posed.rows(columns)[0]
     # In sorted arrays a record that is replaced moves others.
     places = tuple(shuffled(*own) for own in zip(members.rows, ledgers, strict=True))

@@ -26,7 +26,7 @@ from unisono.runs import folder as runs
 from unisono.secagg.session import Session
 from unisono.studies.build import Built
 from unisono.studies.search import LOTS, SearchBuilt
-from unisono.studies.stages import BOUNDS, EVALUATION, FIT, START, Stage, costs_of
+from unisono.studies.stages import BOUNDS, EVALUATION, FIRST, FIT, START, Stage, costs_of
 
 _PAUSE = 0.5  # seconds between looks at who is there
 _FIRST_REST, _LONGEST_REST = 5.0, 60.0  # seconds after failed exchanges, doubled each time
@@ -177,7 +177,7 @@ class _Server:
             before = {
                 one.name: _shape(one.study, self.outcomes[one.name].transcript)
                 for one in begun
-                if one.name in (BOUNDS, START)
+                if one.name in (BOUNDS, FIRST, START)
             }
             shape = _shape(study, fit.transcript)
             write_transcript(folder, study, shape, fit.value, self.rounds, test=test, **before)

@@ -20,10 +20,13 @@ from unisono.accounting.accountant import ACCOUNTANT
 from unisono.core.costs import added
 from unisono.core.events import Composed
 from unisono.core.privacy import Privacy
+from unisono.core.study import Study
 from unisono.core.trust import Viewer
+from unisono.releases.algorithm import AlgorithmKind
 
 First = TypeVar("First")
 Rest = TypeVar("Rest")
+Made = TypeVar("Made")
 Costs = Sequence[Mapping[Viewer, Composed]]
 _PARTS = 32
 
@@ -59,6 +62,33 @@ def together(
         else:
             high = middle
     return made
+
+
+def in_stages(
+    kind: AlgorithmKind,
+    promise: Privacy,
+    made: Callable[[AlgorithmKind, Privacy], Made],
+    study: Callable[[Made], Study],
+) -> list[Made]:
+    """What `made` makes of an algorithm and of those that it begins with, first ones first, each
+    with its part of the promise. `study` finds the study in it."""
+    alone = made(kind, promise)
+    before = study(alone).method.earlier
+    if before is None:
+        return [alone]
+
+    def cost(stages: list[Made]) -> Costs:
+        parts = zip(*(study(one).costs for one in stages), strict=True)
+        return [own[0] if len(own) == 1 else added(own) for own in parts]
+
+    first, rest = together(
+        promise,
+        before.share,
+        lambda part: in_stages(before.kind, part, made, study),
+        lambda part: [made(kind, part)],
+        lambda one, other: (cost(one), cost(other)),
+    )
+    return [*first, *rest]
 
 
 def largest_part(
@@ -119,4 +149,4 @@ def _fits(history: Composed, promise: Privacy) -> bool:
     return ACCOUNTANT.fits(history, promise.relation, promise.epsilon, promise.delta)
 
 
-__all__ = ["largest_part", "together"]
+__all__ = ["in_stages", "largest_part", "together"]

@@ -30,6 +30,7 @@ from unisono.data.encoding import Values
 # What the stages before have released, by their names.
 Found = Mapping[str, Any]
 BOUNDS, START, FIT, EVALUATION = "bounds", "start", "fit", "evaluation"
+FIRST = "first"  # what START begins with
 
 
 class SplitRecords(NamedTuple):
@@ -79,4 +80,14 @@ def costs_of(stages: Sequence[Stage]) -> Sequence[Mapping[Viewer, Composed]]:
     return [made[tuple(map(id, parts))] for parts in zip(first, *others, strict=True)]
 
 
-__all__ = ["BOUNDS", "EVALUATION", "FIT", "START", "Found", "SplitRecords", "Stage", "costs_of"]
+__all__ = [
+    "BOUNDS",
+    "EVALUATION",
+    "FIRST",
+    "FIT",
+    "START",
+    "Found",
+    "SplitRecords",
+    "Stage",
+    "costs_of",
+]

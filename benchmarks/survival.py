@@ -352,8 +352,8 @@ def curves_part(repetitions: int, quick: bool) -> None:
     for number, (n, epsilon, shape) in enumerate(cells):
         own = found[n, epsilon, shape] = covered(n, epsilon, repetitions, 1000 + number, shape)
         print(
-            f"  {n:6} {epsilon:3} {shape} | {own.bins:4.1f} | {own.pointwise:.3f} / {own.worst:.3f}  "
-            f"{own.band:.3f}  {own.median:.3f}  {own.mean:.3f}  {own.width:.2f}x  "
+            f"  {n:6} {epsilon:3} {shape} | {own.bins:4.1f} | {own.pointwise:.3f} / "
+            f"{own.worst:.3f}  {own.band:.3f}  {own.median:.3f}  {own.mean:.3f}  {own.width:.2f}x  "
             f"determined {own.determined:.3f}",
             flush=True,
         )

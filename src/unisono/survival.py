@@ -24,7 +24,13 @@ import numpy as np
 from unisono.algorithms.concordance import as_text as concordance_text
 from unisono.algorithms.estimates import Estimate, guaranteed_parts
 from unisono.algorithms.registry import algorithm_named
-from unisono.algorithms.survival_curves import as_text, log_rank_text, measure_text, median_text
+from unisono.algorithms.survival_curves import (
+    as_text,
+    log_rank_text,
+    measure_text,
+    median_text,
+    steps,
+)
 from unisono.core import notebook
 from unisono.core.certificate import Certificate, certify
 from unisono.core.costs import added
@@ -190,7 +196,7 @@ class KaplanMeier:
         return notebook.shown(
             f"Survival until {found['event']}",
             notebook.curves(
-                {name: _drawn(own) for name, own in found["groups"].items()},
+                {name: notebook.ShownCurve(*steps(own)) for name, own in found["groups"].items()},
                 str(found["time"]),
                 f"Share without the event; shaded: a {sure} band that holds at all times at once",
             ),
@@ -589,13 +595,6 @@ def _learnt(
         costs=[cost] * len(books),
     )
     return posed.present(study, result), certificate
-
-
-def _drawn(own: Mapping[str, Any]) -> notebook.ShownCurve:
-    """A curve until noise drowns it."""
-    last = sum(map(bool, own["determined"]))
-    columns = (own["times"], own["survival"], *own["band"])
-    return notebook.ShownCurve(*([float(one) for one in column[:last]] for column in columns))
 
 
 def _guarantee(name: str, certificate: Certificate) -> str:

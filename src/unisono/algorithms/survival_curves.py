@@ -466,6 +466,36 @@ def as_text(found: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
+class Steps(NamedTuple):
+    """What is drawn of a curve until it is too noisy to estimate: a curve of steps with the ends of
+    its band at the same times, and at some of them the numbers at risk."""
+
+    times: list[float]
+    values: list[float]
+    low: list[float]
+    high: list[float]
+    at_risk: list[tuple[float, float]]
+
+
+def steps(curve: Mapping[str, Any]) -> Steps:
+    """Between two times survival is no higher than at the first, and no lower than at the second:
+    so far the band holds at all times."""
+    last = sum(map(bool, curve["determined"]))
+    columns = (curve["times"], curve["survival"], *curve["band"], curve["at_risk"])
+    times, values, low, high, left = ([float(one) for one in own[:last]] for own in columns)
+    chosen: list[int] = []
+    for place, time in enumerate(times):
+        if not chosen or time - times[chosen[-1]] >= curve["times"][-1] / 7:
+            chosen.append(place)
+    return Steps(
+        [times[0], *(one for time in times[1:] for one in (time, time))],
+        [*(one for value in values[:-1] for one in (value, value)), values[-1]],
+        [*(one for end in low[1:] for one in (end, end)), low[-1]],
+        [*(one for end in high[:-1] for one in (end, end)), high[-1]],
+        [(times[place], left[place]) for place in chosen],
+    )
+
+
 def curve_rows(curve: Mapping[str, Any]) -> list[list[str]]:
     """A header, and at each time survival, its interval and its band."""
     rows = [["time", "at risk", "survival", "interval", "band for all times"]]
@@ -537,4 +567,5 @@ __all__ = [
     "restricted_means",
     "shifted",
     "split",
+    "steps",
 ]

@@ -54,12 +54,12 @@ from unisono.estimators.members import (
     public_sizes,
     shuffled,
 )
-from unisono.estimators.statements import FewEvents, NotConverged
+from unisono.estimators.statements import CrowdedTimes, FewEvents, NotConverged
 from unisono.models.concordance import CONCORDANCE
 from unisono.models.hazards import HAZARDS
 from unisono.models.inference import as_grid
 from unisono.models.inference import as_text as coefficients_text
-from unisono.models.kaplan_meier import EVERYONE, KAPLAN_MEIER
+from unisono.models.kaplan_meier import CROWDED, EVERYONE, KAPLAN_MEIER
 from unisono.models.model import ModelKind, Posed
 from unisono.releases.algorithm import AlgorithmKind
 from unisono.releases.together import in_stages
@@ -114,7 +114,8 @@ class KaplanMeier:
         for each party.
 
         A record whose time is negative or missing, or whose group is none of the labels, counts
-        nowhere, and a warning says so here. The table and the test are one promise of epsilon.
+        nowhere, and a warning says so here. All stages are one guarantee of epsilon. `CrowdedTimes`
+        warns where records leave at few times and no `visits` are given.
         """
         horizon = _horizon(self.horizon)
         names = _names(self.labels, groups)
@@ -146,6 +147,8 @@ class KaplanMeier:
         figures = shown["kaplan_meier"]
         curves = figures["groups"]
         self.figures_, self.note_, self.certificate_ = figures, shown["note"], certificate
+        if figures["crowded"]:
+            warn(CROWDED, CrowdedTimes)
         first = next(iter(curves.values()))
         self.timeline_ = np.array(first["times"])
         self.survival_function_ = {name: _floats(own["survival"]) for name, own in curves.items()}

@@ -39,6 +39,7 @@ from unisono.core.trust import ITERATES, Relation, Trust
 from unisono.core.values import Private
 from unisono.engines import in_process
 from unisono.errors import BudgetExceeded, ClippedValues, InvalidInput
+from unisono.estimators import CrowdedTimes
 from unisono.models.kaplan_meier import KAPLAN_MEIER
 from unisono.problems.survival import BEYOND, ScoredTimes, SurvivalTimes
 
@@ -387,6 +388,7 @@ def coverage(design, n, epsilon, repetitions, seed, **given):
     return {name: float(np.mean(one)) for name, one in found.items()}, len(found["mean"])
 
 
+@pytest.mark.filterwarnings("ignore::unisono.estimators.CrowdedTimes")
 @pytest.mark.parametrize("design", DESIGNS)
 def test_intervals_cover_quickly(design):
     """60 repetitions: a method that covers 94 % fails a bound of .83 in 1 of 1000."""
@@ -396,6 +398,7 @@ def test_intervals_cover_quickly(design):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::unisono.estimators.CrowdedTimes")
 @pytest.mark.parametrize("design", DESIGNS)
 @pytest.mark.parametrize(("n", "epsilon"), [(1500, 1.0), (6000, 1.0)])
 def test_intervals_cover(design, n, epsilon):
@@ -493,6 +496,7 @@ def test_the_level_holds_quickly():
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::unisono.estimators.CrowdedTimes")
 @pytest.mark.parametrize(("unequal", "visits"), [(False, False), (True, False), (True, True)])
 @pytest.mark.parametrize(("n", "epsilon"), [(1000, 0.5), (1000, 1.0), (5000, 3.0)])
 def test_the_level_holds(n, epsilon, unequal, visits):
@@ -583,6 +587,32 @@ def test_three_groups_are_compared_by_two_degrees_of_freedom():
     assert model.log_rank_["p_value"] > 1e-3
     assert sum(model.log_rank_["observed_minus_expected"].values()) == pytest.approx(0, abs=1e-3)
     assert len(model.to_json()["restricted_mean_differences"]) == 2
+
+
+def test_visits_are_asked_for_where_times_are_crowded_and_not_where_they_are_given():
+    given = curves(4000, epsilon=1.5, durations=None)
+    time, event, _ = patients(4000, np.random.default_rng(9))
+    given |= {"durations": np.ceil(time), "event_observed": event}
+    with pytest.warns(CrowdedTimes, match="name them"):
+        model = unisono.KaplanMeier(horizon=HORIZON, labels=TWO).fit(**given, ledger=ledger())
+    assert model.to_json()["crowded"]
+    visits = range(1, 11)
+    model = unisono.KaplanMeier(horizon=HORIZON, labels=TWO, visits=visits)
+    book = ledger()
+    model.fit(**given, ledger=book)  # warnings are errors
+    assert book.grants == 2
+    assert model.timeline_.tolist() == list(range(11))
+    assert "known to the time between two of them" in str(model)
+
+
+def test_an_early_median_is_said_to_lie_within_the_first_interval():
+    early = np.random.default_rng(2).exponential(0.2, 3000)
+    early[:900] += 4
+    book = ledger()
+    model = unisono.KaplanMeier(horizon=HORIZON, visits=(2, 6, 10))
+    model.fit(early, epsilon=1.0, delta=1e-6, ledger=book)
+    assert "first interval of all (0, 2]" in str(model)
+    assert model.to_json()["groups"]["all"]["median"]["interval"] == [0.0, 2.0]
 
 
 def test_no_event_in_a_group_is_said():

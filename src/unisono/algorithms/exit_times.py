@@ -13,7 +13,7 @@ sqrt(E / n): exits are what a hazard is estimated from, and every interval adds 
 Exits are *crowded* where Σ c² of the leaves' counts, less what their noise adds, says that they
 lie on few leaves: fewer than 8 for an interval, as if they were spread evenly over E² / Σ c² of
 them. Times within an interval then have gaps, which a smooth curve would ignore. Leaves that would
-fill three intervals alone, as one date of censoring does, are left out: they end an interval.
+fill two intervals alone, as one date of censoring does, are left out: they end an interval.
 """
 
 import math
@@ -37,7 +37,7 @@ TREE = Tree(0.0, 1.0, branching=12, levels=3)
 # A time that 32-bit rounding put beyond the end of an interval, in horizons, lies in it.
 ROUNDING = 1e-6
 _CROWDED = 8.0  # leaves that hold the exits of an interval, below which they are crowded
-_HEAVY = 3.0  # intervals that a leaf would fill: it ends one by itself, and leaves no gaps
+_HEAVY = 2.0  # intervals that a leaf would fill: it ends one by itself, and leaves no gaps
 _CERTAIN = 3.5  # deviations by which Σ c² exceeds its noise
 
 

@@ -444,7 +444,10 @@ def _crossing(times: np.ndarray, survival: np.ndarray, within: Within, side: int
 def as_text(found: Mapping[str, Any]) -> str:
     """A result's `kaplan_meier` as lines: each group's medians and means, then the curves."""
     percent = f"{100 * found['confidence']:g} %"
-    lines = [f"survival of {found['time']} until {found['event']}, {percent} intervals"]
+    lines = [
+        f"probability of no event ({found['event']}) by each {found['time']} up to "
+        f"{found['horizon']:g}, in the population of the records; {percent} intervals"
+    ]
     rows = [["", "events", "median", "restricted mean"]]
     for name, curve in found["groups"].items():
         rows.append(

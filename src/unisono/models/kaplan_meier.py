@@ -262,10 +262,9 @@ CROWDED = (
 def _notes(found: Curves, shown: Mapping[str, Any]) -> Iterator[str]:
     horizon = shown["horizon"]
     yield (
-        f"Estimated: the probability of no event by each time up to {horizon:g}, in the population "
-        "that the records are from, if censoring is independent of the event within each group. "
-        "Intervals hold at each time, bands at all times at once; both account for sampling and "
-        f"the noise of privacy. Restricted means are of times up to {horizon:g}."
+        "Intervals hold at each time, bands at all times at once, if censoring is independent of "
+        "the event within each group; both account for sampling and the noise of privacy. "
+        f"Restricted means are of times up to {horizon:g}."
     )
     if shown.get("log_rank"):
         yield "The log-rank test is of equal hazards on the intervals of the curves."
@@ -338,6 +337,7 @@ KAPLAN_MEIER = ModelKind(
 )
 
 __all__ = [
+    "CROWDED",
     "EVERYONE",
     "KAPLAN_MEIER",
     "EventConfig",

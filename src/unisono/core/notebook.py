@@ -291,11 +291,11 @@ def curves(named: Mapping[str, ShownCurve], x_label: str, y_label: str) -> Marku
             )
         )
         longest = max(known.values(), key=lambda own: len(own.at_risk))
-        rows = [[(time, f"{time:.3g}") for time, _ in longest.at_risk]]
-        rows += [
+        lines = [[(time, f"{time:.3g}") for time, _ in longest.at_risk]]
+        lines += [
             [(time, f"{number:.0f}") for time, number in own.at_risk] for own in known.values()
         ]
-        for number, row in enumerate(rows):
+        for number, own_line in enumerate(lines):
             foot += 16
             if number and names:
                 parts.append(
@@ -304,7 +304,7 @@ def curves(named: Mapping[str, ShownCurve], x_label: str, y_label: str) -> Marku
                         'stroke-width="2" stroke-dasharray="{}"/>'
                     ).format(foot - 4, foot - 4, (_DASHES * len(names))[number - 1])
                 )
-            for time, words in row:
+            for time, words in own_line:
                 parts.append(
                     Markup(
                         '<text x="{}" y="{}" font-size="11" fill="currentColor" '

@@ -328,10 +328,7 @@ def _survival(reading: RunReading, result: Mapping[str, Any]) -> list[Block]:
     blocks: list[Block] = [
         BandedCurves(
             f"Survival until {found['event']}",
-            {
-                name: BandedCurve(*(tuple(part) for part in steps(own)))
-                for name, own in found["groups"].items()
-            },
+            {name: _banded(own) for name, own in found["groups"].items()},
             str(found["time"]),
             "share without the event",
             f"Shaded: a band that holds at all times at once, with {sure} confidence. Below: "
@@ -356,6 +353,11 @@ def _survival(reading: RunReading, result: Mapping[str, Any]) -> list[Block]:
         header, *numbers = curve_rows(own)
         blocks.append(ReportGrid(f"Curve of {name}", header, numbers))
     return [*blocks, Text(_sentence(result.get("note", "")), "note")]
+
+
+def _banded(own: Mapping[str, Any]) -> BandedCurve:
+    times, values, low, high, at_risk = steps(own)
+    return BandedCurve(tuple(times), tuple(values), tuple(low), tuple(high), tuple(at_risk))
 
 
 def _concordance(reading: RunReading, result: Mapping[str, Any]) -> list[Block]:

@@ -4,7 +4,7 @@ With D_k events and N_k records at risk when interval k begins (the tail sum of 
 places f in [0, 1] of records in their intervals (`survival_table`),
 
     E_k = N_k - Σ (1 - f) over the records that are censored in interval k
-    Λ_k = Σ_{j<=k} -log(1 - D_j / E_j),     S_k = exp(-max_{j<=k} Λ_j)
+    Λ_k = Σ_{j<=k} -log(1 - D_j / E_j),     S_k = exp(-(max_{j<=k} Λ_j + min_{j>=k} Λ_j) / 2)
 
 Where records are censored after the events of their interval, as at visits, or all at one time,
 E is the number at risk of Kaplan and Meier (1958); where they are censored evenly it is that of the
@@ -251,9 +251,9 @@ def estimate(
 
     curves = []
     for place, name in enumerate(groups):
-        low, high = _as_survival(found[place], reach[place], drowned[place])
-        band_low, band_high = _as_survival(found[place], band[place], drowned[place])
-        survival = np.exp(-_rising(found[place]))
+        low, high = _as_survival(found[place], reach[place], drowned[place], together=False)
+        band_low, band_high = _as_survival(found[place], band[place], drowned[place], together=True)
+        survival = np.exp(-_rising(np.where(drowned[place], np.inf, found[place])))
         mean = area(float(areas[place]), areas_apart[:, place], bool(known[place]))
         if mean.value is not None:
             assert mean.low is not None
@@ -335,21 +335,31 @@ def _noise(generator: np.random.Generator, numbers: Numbers, shape: tuple[int, .
 
 
 def _rising(hazard: np.ndarray) -> np.ndarray:
-    """The least curve above this one that never falls, from 0 on."""
-    return np.asarray(np.maximum.accumulate(np.maximum(hazard, 0.0), axis=-1))
+    """The middle between the least curve above this one that never falls and the greatest below,
+    from 0 on: the first alone would grow with the noise."""
+    above = np.maximum.accumulate(hazard, axis=-1)
+    below = np.minimum.accumulate(hazard[..., ::-1], axis=-1)[..., ::-1]
+    return np.asarray(np.maximum((above + below) / 2, 0.0))
 
 
 def _as_survival(
-    hazard: np.ndarray, reach: np.ndarray, drowned: np.ndarray
+    hazard: np.ndarray, reach: np.ndarray, drowned: np.ndarray, *, together: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Both ends, at time 0 too. Survival never rises, so that an upper end holds for all later
-    times, and a lower end for all earlier ones. Of time 0 nothing more is known: events then count
-    in the first interval."""
-    high = np.where(drowned, 1.0, np.exp(-np.maximum(hazard - reach, 0.0)))
-    low = np.where(drowned, 0.0, np.exp(-np.maximum(hazard + reach, 0.0)))
-    high = np.minimum.accumulate(np.concatenate([[1.0], high]))
-    low = np.maximum.accumulate(np.concatenate([[0.0], low])[::-1])[::-1]
-    return np.minimum(low, high), high
+    """Both ends, at time 0 too. Survival never rises: where all ends hold `together`, an upper end
+    holds for all later times, and a lower end for all earlier ones. Of single ends the least of
+    several would hold less often: they are moved outwards until they fall. Of time 0 nothing more
+    is known: events then count in the first interval."""
+    high = np.exp(-np.maximum(hazard - reach, 0.0))
+    low = np.exp(-np.maximum(hazard + reach, 0.0))
+    if together:
+        low = np.maximum.accumulate(np.where(drowned, 0.0, low)[::-1])[::-1]
+    else:
+        high = np.maximum.accumulate(np.where(drowned, 0.0, high)[::-1])[::-1]
+        low = np.minimum.accumulate(low)
+    # Behind the last time that is estimable, its upper end still holds.
+    high = np.minimum.accumulate(np.concatenate([[1.0], np.where(drowned, 1.0, high)]))
+    low = np.where(drowned, 0.0, low)
+    return np.minimum(np.append(low[0], low), high), high
 
 
 class Within(NamedTuple):

@@ -216,15 +216,26 @@ def test_how_far_a_record_moves_what_is_released(kind, problem, lengths):
 
 
 def test_curves_without_noise_are_those_of_life_tables():
-    """By hand: 3 and 1 events, 1 and 2 censored, of 7; censored ones leave evenly."""
-    table = TimeCounts(np.array([[3.0, 1.0, 1.0, 2.0, 0.0]]), np.zeros((1, 4)))
-    hazard = cumulative_hazard(table, 0.0)[0]
-    assert np.exp(-hazard) == pytest.approx([1 - 3 / 6.5, (1 - 3 / 6.5) * (1 - 1 / 2)])
+    """By hand: 3 and 1 events, 1 and 2 censored, of 700; censored ones leave evenly."""
+    table = TimeCounts(np.array([[3.0, 1.0, 1.0, 2.0, 693.0]]), np.zeros((1, 4)))
     even = Intervals(cuts_of(2))
-    curve = estimate(table, Numbers(1e-6, 7), ["all"], even, 2.0).curves[0]
-    assert curve.survival == pytest.approx([1.0, *np.exp(-hazard)], abs=1e-4)
-    assert curve.at_risk == pytest.approx([7, 3, 0], abs=1e-4)
-    assert curve.median.value == pytest.approx(1 + (0.5385 - 0.5) / (0.5385 / 2), abs=1e-3)
+    curve = estimate(table, Numbers(1e-6, 700), ["all"], even, 2.0).curves[0]
+    first = 1 - 3 / 699.5
+    assert curve.survival == pytest.approx([1.0, first, first * (1 - 1 / 695)], abs=1e-7)
+    assert curve.at_risk == pytest.approx([700, 696, 693], abs=1e-3)
+    assert curve.median.value is None
+
+
+@pytest.mark.parametrize("total", [0.2, 1.0, 1.8])
+def test_many_events_and_many_censored_in_one_interval_do_not_bias(total):
+    """A constant hazard, and nine of ten censored evenly: expected counts of one interval."""
+    fine = (np.arange(100_000) + 0.5) / 100_000
+    left = np.exp(-total * fine)
+    died, gone = total * left * (1 - 0.9 * fine), 0.9 * left
+    cells = np.array([[died.mean(), gone.mean(), 0.1 * math.exp(-total)]]) * 1e6
+    places = np.array([[(own * (fine - 0.5)).mean() for own in (died, gone)]]) * 1e6
+    found = cumulative_hazard(TimeCounts(cells, places), 1.0)
+    assert found == pytest.approx(np.array([[total]]), rel=0.02)
 
 
 @pytest.mark.parametrize("cuts", [cuts_of(5), np.array([0, 0.35, 0.4, 1.0])])

@@ -3,14 +3,18 @@
 With D_k events and N_k records at risk when interval k begins (the tail sum of the table), and
 places f in [0, 1] of records in their intervals (`survival_table`),
 
-    E_k = N_k - Σ (1 - f) over the records that are censored in interval k
+    E_k = N_k - Σ w(S_k / S_{k-1}, f) over the records that are censored in interval k
     Λ_k = Σ_{j<=k} -log(1 - D_j / E_j),     S_k = exp(-(max_{j<=k} Λ_j + min_{j>=k} Λ_j) / 2)
 
-Where records are censored after the events of their interval, as at visits, or all at one time,
-E is the number at risk of Kaplan and Meier (1958); where they are censored evenly it is that of the
-actuarial estimate (Cutler and Ederer 1958). Counts keep their noise: moving negative ones to zero
-before the sum would bend every curve downwards. They are only shifted, all alike, so that they add
-up to the number of records where that is public, which is the least-squares estimate. E is no
+with w(s, f) = (1 - s^(1 - f)) / (1 - s), near 1 - f where few have the event. A record that is
+censored at f goes on with the hazard of the others, and has outlasted the interval with probability
+s^(1 - f): this is the estimate that agrees with itself (Efron 1967), found in a few steps. Sums of
+w are those of 1 - f, times what w is beside 1 - f at the mean place of the censored, with a usual
+spread. Where records are censored after the events of their interval, as at visits, E is the number
+at risk of Kaplan and Meier (1958); where they are censored evenly and few have the event, that of
+the actuarial estimate (Cutler and Ederer 1958). Counts keep their noise: moving negative ones to
+zero before the sum would bend every curve downwards. They are only shifted, all alike, so that they
+add up to the number of records where that is public, which is the least-squares estimate. E is no
 smaller than three deviations of a cell's noise.
 
 Bands come from a bootstrap with a public seed. Its truth is the nearest table without negative
@@ -56,6 +60,7 @@ NOT_DETERMINED = "not determined"
 _DRAWS, _SEED = 999, 20
 _FLOOR = 3.0  # deviations of a cell's noise that a number at risk is not below
 _DROWNED = 2.0  # deviations of its own noise below which a number at risk says nothing
+_STEPS = 4  # of the equation for the fall within an interval
 _USUAL_SPREAD = 0.25  # deviation of events' mean places between intervals, before any is seen
 _PLACE_DOUBT = 0.6  # of the deviation of a mean place, which ends of medians allow for
 _AT_AN_END = 0.15  # a mean place so near to the end of an interval between visits is at the visit
@@ -185,14 +190,31 @@ class TimeCounts(NamedTuple):
         return self.places[..., : self.places.shape[-1] // 2]
 
 
-def cumulative_hazard(table: TimeCounts, floor: float) -> np.ndarray:
+def hazards(table: TimeCounts, noise: float) -> tuple[np.ndarray, np.ndarray]:
+    """D / E and E of each interval (..., K); see the module for w(s)."""
+    events, censored, at_risk = split(table.cells)
+    late = table.places[..., censored.shape[-1] :]
+    least = max(_FLOOR * noise, 1e-9)
+    found = np.zeros_like(events)
+    place = np.minimum(0.5 + _shrunk(late, np.maximum(censored, 0.0), noise), 0.98)
+    place = np.maximum(place, 0.0)
+    for _ in range(_STEPS):
+        fall = np.minimum(np.log1p(-found), -1e-6)
+        stays = (1 - place) * fall
+        spread = np.exp(stays) * fall**2 * place * (1 - place) / 6
+        more = (np.expm1(stays) + spread) / (np.expm1(fall) * (1 - place))
+        exposed = np.maximum(at_risk - (censored / 2 - late) * more, least)
+        found = np.clip(events / exposed, -0.5, 0.97)
+    return found, exposed
+
+
+def cumulative_hazard(table: TimeCounts, noise: float) -> np.ndarray:
     """Λ at the ends of intervals (..., K)."""
-    events, _, _ = split(table.cells)
-    hazard = events / np.maximum(table.exposed, max(floor, 1e-9))
-    return np.asarray(np.cumsum(-np.log1p(-np.clip(hazard, -0.5, 0.97)), axis=-1))
+    found, _ = hazards(table, noise)
+    return np.asarray(np.cumsum(-np.log1p(-found), axis=-1))
 
 
-def restricted_means(hazard: np.ndarray, table: TimeCounts, floor: float, times: Any) -> np.ndarray:
+def restricted_means(hazard: np.ndarray, table: TimeCounts, noise: float, times: Any) -> np.ndarray:
     """Areas under exp(-Λ) up to the last of `times` (K + 1,), (...,) of Λ (..., K).
 
     >>> table = TimeCounts(np.array([[3.0, 0.0, 1.0]]), np.array([[1.5, 0.0]]))  # three at time 2
@@ -202,7 +224,7 @@ def restricted_means(hazard: np.ndarray, table: TimeCounts, floor: float, times:
     after = np.exp(-_rising(hazard))
     before = np.concatenate([np.ones((*after.shape[:-1], 1)), after[..., :-1]], axis=-1)
     fall = (before - after) / 2 + 0.02
-    late = before * table.event_places / np.maximum(table.exposed, max(floor, 1e-9))
+    late = before * table.event_places / hazards(table, noise)[1]
     means = (before + after) / 2 + np.clip(late, -fall, fall)
     return np.asarray((means * np.diff(times)).sum(axis=-1))
 
@@ -217,12 +239,12 @@ def estimate(
 ) -> Curves:
     """Curves of a noisy table."""
     table = TimeCounts(*(np.asarray(part, float) for part in table)).shifted(numbers.records)
-    bins, floor = table.places.shape[1] // 2, _FLOOR * numbers.noise
+    bins, noise = table.places.shape[1] // 2, numbers.noise
     # Ends of intervals were 32-bit shares of the horizon; an event at one of them is not after it.
     times = np.array([rounded(horizon * float(cut)) for cut in intervals.cuts])
-    found = cumulative_hazard(table, floor)
+    found = cumulative_hazard(table, noise)
     original, drawn = redrawn(table, numbers)
-    truth, draws = cumulative_hazard(original, 0.0), cumulative_hazard(drawn, floor)
+    truth, draws = cumulative_hazard(original, 0.0), cumulative_hazard(drawn, noise)
     apart = draws - truth
     sd, bias = apart.std(axis=0), np.abs(apart.mean(axis=0))
     z = float(ndtri((1 + confidence) / 2))
@@ -234,14 +256,14 @@ def estimate(
     band = widest[:, None] * scale
 
     events, _, at_risk = split(table.cells)
-    of_tail = numbers.noise * np.sqrt(2.0 * np.arange(bins, 0, -1) + 1)
+    of_tail = noise * np.sqrt(2.0 * np.arange(bins, 0, -1) + 1)
     drowned = np.maximum.accumulate(table.exposed < np.maximum(_DROWNED * of_tail, 1.0), axis=1)
-    areas = restricted_means(found, table, floor, times)
-    areas_apart = restricted_means(draws, drawn, floor, times) - restricted_means(
+    areas = restricted_means(found, table, noise, times)
+    areas_apart = restricted_means(draws, drawn, noise, times) - restricted_means(
         truth, original, 0.0, times
     )
     known = np.asarray(~drowned.any(axis=1))
-    within = _within(table, numbers.noise, intervals.crowded)
+    within = _within(table, noise, intervals.crowded)
 
     def area(value: float, own_apart: np.ndarray, shown: bool) -> Measure:
         if not shown:

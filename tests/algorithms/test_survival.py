@@ -288,12 +288,16 @@ def test_shapes_hold_whatever_the_noise():
             counts = noised(counted(*patients(400, generator), 6, 2), noise, generator)
             found = estimate(counts, Numbers(noise, 400), TWO, even, HORIZON)
             for curve in found.curves:
-                for falling in (curve.survival, curve.low, curve.high, curve.band_low):
+                for falling in (curve.survival, curve.band_low, curve.band_high):
                     assert (np.diff(falling) <= 1e-12).all()
-                    assert ((falling >= 0) & (falling <= 1)).all()
+                for share in (curve.survival, curve.low, curve.high, curve.band_low):
+                    assert ((share >= 0) & (share <= 1)).all()
                 assert (np.diff(curve.at_risk) <= 1e-9).all()
                 assert (curve.at_risk >= 0).all()
                 assert (curve.low <= curve.high).all()
+                known = curve.determined
+                assert (curve.low <= curve.survival)[known].all()
+                assert (curve.survival <= curve.high)[known].all()
                 assert (curve.low[~curve.determined] == 0).all()
                 assert not (np.diff(curve.determined.astype(int)) > 0).any()
                 low, high = curve.median.low, curve.median.high

@@ -273,9 +273,12 @@ def estimate(
 
     curves = []
     for place, name in enumerate(groups):
-        low, high = _as_survival(found[place], reach[place], drowned[place], together=False)
-        band_low, band_high = _as_survival(found[place], band[place], drowned[place], together=True)
         survival = np.exp(-_rising(np.where(drowned[place], np.inf, found[place])))
+        shown = np.append(1.0, np.where(drowned[place], np.nan, survival))
+        low, high = _as_survival(found[place], reach[place], drowned[place])
+        low, high = np.fmin(low, shown), np.fmax(high, shown)
+        ends = _as_survival(found[place], band[place], drowned[place])
+        band_low, band_high = _narrowed(*ends)
         mean = area(float(areas[place]), areas_apart[:, place], bool(known[place]))
         if mean.value is not None:
             assert mean.low is not None
@@ -365,23 +368,22 @@ def _rising(hazard: np.ndarray) -> np.ndarray:
 
 
 def _as_survival(
-    hazard: np.ndarray, reach: np.ndarray, drowned: np.ndarray, *, together: bool
+    hazard: np.ndarray, reach: np.ndarray, drowned: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Both ends, at time 0 too. Survival never rises: where all ends hold `together`, an upper end
-    holds for all later times, and a lower end for all earlier ones. Of single ends the least of
-    several would hold less often: they are moved outwards until they fall. Of time 0 nothing more
-    is known: events then count in the first interval."""
+    """Both ends, at time 0 too, of which nothing more is known: events then count in the first
+    interval. Behind the last time that is estimable, its upper end still holds."""
     high = np.exp(-np.maximum(hazard - reach, 0.0))
-    low = np.exp(-np.maximum(hazard + reach, 0.0))
-    if together:
-        low = np.maximum.accumulate(np.where(drowned, 0.0, low)[::-1])[::-1]
-    else:
-        high = np.maximum.accumulate(np.where(drowned, 0.0, high)[::-1])[::-1]
-        low = np.minimum.accumulate(low)
-    # Behind the last time that is estimable, its upper end still holds.
-    high = np.minimum.accumulate(np.concatenate([[1.0], np.where(drowned, 1.0, high)]))
-    low = np.where(drowned, 0.0, low)
-    return np.minimum(np.append(low[0], low), high), high
+    last = int(np.count_nonzero(~drowned))
+    high = np.where(drowned, high[last - 1] if last else 1.0, high)
+    low = np.where(drowned, 0.0, np.exp(-np.maximum(hazard + reach, 0.0)))
+    return np.append(low[0], low), np.append(1.0, high)
+
+
+def _narrowed(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Ends that hold together: as survival never rises, an upper end holds for all later times, and
+    a lower end for all earlier ones. Of single ends the least of several would hold less often."""
+    high = np.minimum.accumulate(high)
+    return np.minimum(np.maximum.accumulate(low[::-1])[::-1], high), high
 
 
 class Within(NamedTuple):
@@ -450,7 +452,8 @@ def _median(
     return Measure(
         _crossing(times, np.concatenate([[1.0], own]), within, 0),
         _crossing(times, np.append(1.0, low[1:]), within, -1),
-        _crossing(times, high, within, 1),
+        # The last time at which one half is inside.
+        _crossing(times, np.maximum.accumulate(high[::-1])[::-1], within, 1),
     )
 
 

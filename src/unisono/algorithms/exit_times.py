@@ -107,7 +107,7 @@ def intervals_of(found: Any, most: int) -> Intervals | None:
     number = number_for(exits, records, most)
     ends = np.searchsorted(counts, exits * np.arange(1, number) / number)
     cuts = np.unique(np.concatenate([[0], ends[ends > 0], [TREE.leaves]])) / TREE.leaves
-    leaves = np.array(nodes[TREE.offsets[-1] :])
+    leaves = np.array(nodes[TREE.offsets[-1] : -1])  # the last one ends at the horizon
     leaves = leaves[leaves < _HEAVY * exits / number]
     squares = float(np.sum(leaves**2)) - len(leaves) * noise**2
     certain = squares > _CERTAIN * math.sqrt(2 * TREE.leaves) * noise**2

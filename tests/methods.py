@@ -12,6 +12,7 @@ from unisono.algorithms.dp_ftrl import DP_FTRL
 from unisono.algorithms.dp_sgd import DP_SGD
 from unisono.algorithms.dp_sgd_convex import CONVEX_DP_SGD
 from unisono.algorithms.evaluation import ClassEvaluation
+from unisono.algorithms.exit_times import EXIT_TIMES
 from unisono.algorithms.fed_avg import FED_AVG
 from unisono.algorithms.fisher_scoring import FISHER_SCORING
 from unisono.algorithms.gradient_perturbation import GRADIENT_PERTURBATION
@@ -82,8 +83,16 @@ def statistics(questions, epsilon, delta=0.0, relation=Relation.REPLACE_ONE, **s
 
 
 def _survival(kind):
-    def made(groups, epsilon, delta=0.0, relation=Relation.REPLACE_ONE, complete=True, **settings):
-        problem = SurvivalTimes(groups, complete)
+    def made(
+        groups,
+        epsilon,
+        delta=0.0,
+        relation=Relation.REPLACE_ONE,
+        complete=True,
+        visits=(),
+        **settings,
+    ):
+        problem = SurvivalTimes(groups, complete, visits)
         return kind.method(problem, Privacy(epsilon, delta, relation), **settings)
 
     return made
@@ -99,6 +108,7 @@ def _scores(kind):
 
 score_counts = _scores(SCORE_COUNTS)
 score_influence = _scores(SCORE_INFLUENCE)
+exit_times = _survival(EXIT_TIMES)
 survival_table = _survival(SURVIVAL_TABLE)
 log_rank = _survival(LOG_RANK)
 

@@ -144,6 +144,9 @@ def test_survival_is_drawn():
     page = curves._repr_html_()
     assert "Log-rank" in words_of(page)
     assert page.count("<polyline") == 2
+    assert "at risk, with noise" in words_of(page)
+    left = [own["at_risk"][0] for own in curves.to_json()["groups"].values()]
+    assert all(f">{number:.0f}</text>" in page for number in left)
 
 
 @pytest.mark.parametrize("kind", ESTIMATORS, ids=lambda one: one.__name__)

@@ -24,7 +24,13 @@ import numpy as np
 from unisono.algorithms.concordance import as_text as concordance_text
 from unisono.algorithms.estimates import Estimate, guaranteed_parts
 from unisono.algorithms.registry import algorithm_named
-from unisono.algorithms.survival_curves import as_text, log_rank_text, measure_text, median_text
+from unisono.algorithms.survival_curves import (
+    as_text,
+    log_rank_text,
+    measure_text,
+    median_text,
+    steps,
+)
 from unisono.core import notebook
 from unisono.core.certificate import Certificate, certify
 from unisono.core.costs import added
@@ -48,15 +54,15 @@ from unisono.estimators.members import (
     public_sizes,
     shuffled,
 )
-from unisono.estimators.statements import FewEvents, NotConverged
+from unisono.estimators.statements import CrowdedTimes, FewEvents, NotConverged
 from unisono.models.concordance import CONCORDANCE
 from unisono.models.hazards import HAZARDS
 from unisono.models.inference import as_grid
 from unisono.models.inference import as_text as coefficients_text
-from unisono.models.kaplan_meier import EVERYONE, KAPLAN_MEIER
+from unisono.models.kaplan_meier import CROWDED, EVERYONE, KAPLAN_MEIER
 from unisono.models.model import ModelKind, Posed
 from unisono.releases.algorithm import AlgorithmKind
-from unisono.releases.together import together
+from unisono.releases.together import in_stages
 
 _TIME, _EVENT, _GROUP, _SCORE = "time", "event", "group", "score"
 _DROP = {"missing": "drop record"}
@@ -67,7 +73,9 @@ class KaplanMeier:
     """Survival curves with pointwise intervals and simultaneous bands, by group.
 
     `horizon` is where curves end: whoever is seen later counts as having outlasted it. `labels`
-    name the groups. `bins` are equal intervals of time, by a rule where they are left out.
+    name the groups. Where records are seen at public times only, give them as `visits`: intervals
+    of time end there, and a first release that finds where to end them is not needed. `bins` are at
+    most so many intervals otherwise, by a rule where they are left out.
     """
 
     def __init__(
@@ -75,12 +83,13 @@ class KaplanMeier:
         *,
         horizon: float,
         labels: Sequence[Any] | None = None,
+        visits: Sequence[float] | None = None,
         bins: int | None = None,
         log_rank: bool = True,
         confidence: float = 0.95,
     ) -> None:
         self.horizon, self.labels, self.bins = horizon, labels, bins
-        self.log_rank, self.confidence = log_rank, confidence
+        self.visits, self.log_rank, self.confidence = visits, log_rank, confidence
 
     def fit(
         self,
@@ -105,7 +114,8 @@ class KaplanMeier:
         for each party.
 
         A record whose time is negative or missing, or whose group is none of the labels, counts
-        nowhere, and a warning says so here. The table and the test are one promise of epsilon.
+        nowhere, and a warning says so here. All stages are one guarantee of epsilon. `CrowdedTimes`
+        warns where records leave at few times and no `visits` are given.
         """
         horizon = _horizon(self.horizon)
         names = _names(self.labels, groups)
@@ -115,10 +125,13 @@ class KaplanMeier:
             event=_EVENT,
             by=_GROUP if names else None,
             horizon=horizon,
+            visits=None if self.visits is None else tuple(map(float, self.visits)),
             bins=self.bins,
             log_rank=bool(self.log_rank),
             confidence=float(self.confidence),
         )
+        for _, words in KAPLAN_MEIER.faults(config, schema):
+            raise InvalidInput(words)
         shown, certificate = _learnt(
             KAPLAN_MEIER,
             config,
@@ -134,6 +147,8 @@ class KaplanMeier:
         figures = shown["kaplan_meier"]
         curves = figures["groups"]
         self.figures_, self.note_, self.certificate_ = figures, shown["note"], certificate
+        if figures["crowded"]:
+            warn(CROWDED, CrowdedTimes)
         first = next(iter(curves.values()))
         self.timeline_ = np.array(first["times"])
         self.survival_function_ = {name: _floats(own["survival"]) for name, own in curves.items()}
@@ -184,7 +199,7 @@ class KaplanMeier:
         return notebook.shown(
             f"Survival until {found['event']}",
             notebook.curves(
-                {name: _drawn(own) for name, own in found["groups"].items()},
+                {name: notebook.ShownCurve(*steps(own)) for name, own in found["groups"].items()},
                 str(found["time"]),
                 f"Share without the event; shaded: a {sure} band that holds at all times at once",
             ),
@@ -557,18 +572,9 @@ def _learnt(
         posed = model.pose(config, schema, kind, part)
         return posed, Study(kind.method(posed.problem, part, **posed.settings), facts, trust)
 
-    posed, study = made(kind, promise)
-    stages = [study]
-    if study.method.earlier is not None:
-        before, share = study.method.earlier
-        (_, first), (posed, study) = together(
-            promise,
-            share,
-            lambda part: made(before, part),
-            lambda part: made(kind, part),
-            lambda one, other: (one[1].costs, other[1].costs),
-        )
-        stages = [first, study]
+    found = in_stages(kind, promise, made, lambda one: one[1])
+    stages = [study for _, study in found]
+    posed, study = found[-1]
     rows = posed.rows(columns)[0]
     # In sorted arrays a record that is replaced moves others.
     places = tuple(shuffled(*own) for own in zip(members.rows, ledgers, strict=True))
@@ -592,13 +598,6 @@ def _learnt(
         costs=[cost] * len(books),
     )
     return posed.present(study, result), certificate
-
-
-def _drawn(own: Mapping[str, Any]) -> notebook.ShownCurve:
-    """A curve until noise drowns it."""
-    last = sum(map(bool, own["determined"]))
-    columns = (own["times"], own["survival"], *own["band"])
-    return notebook.ShownCurve(*([float(one) for one in column[:last]] for column in columns))
 
 
 def _guarantee(name: str, certificate: Certificate) -> str:

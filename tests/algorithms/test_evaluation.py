@@ -266,8 +266,9 @@ def test_times_are_counted_record_by_record_in_one_cell():
 def test_cells_are_those_of_the_table_of_survival():
     """A time at the end of an interval is in it, whoever outlasts the horizon is beyond."""
     time = np.array([0.0, 0.1, 0.25, 0.2501, 1.0, 1.5])
-    assert cells_of(time, np.ones(6), 4, np).tolist() == [0, 0, 0, 1, 3, 8]
-    assert cells_of(time, np.zeros(6), 4, np).tolist() == [4, 4, 4, 5, 7, 8]
+    cuts = np.linspace(0, 1, 5)
+    assert cells_of(time, np.ones(6), cuts, np)[0].tolist() == [0, 0, 0, 1, 3, 8]
+    assert cells_of(time, np.zeros(6), cuts, np)[0].tolist() == [4, 4, 4, 5, 7, 8]
 
 
 @pytest.mark.parametrize(("spread", "known"), [(1.0, True), (0.1, False), (20.0, False)])

@@ -113,6 +113,7 @@ def _surveys(relation):
     yield "table-one", ROW, lambda: methods.statistics(table, 1.0, 1e-6, relation)
     groups = ("a", "b", "c")
     yield "survival-table", ROW, lambda: methods.survival_table(("all",), 1.0, 0.0, relation)
+    yield "exit-times", ROW, lambda: methods.exit_times(groups, 1.0, 1e-6, relation)
     yield (
         "survival-table-incomplete",
         ROW,
@@ -562,8 +563,12 @@ def _survival(generator, relation):
     groups = tuple("abcde"[: int(generator.integers(1, 6))])
     promise = (_size(generator, -1, 1.5), 1e-6, relation, _pick(generator, True, False))
     if generator.random() < 0.5:
-        return ROW, methods.log_rank(groups, *promise, stop_at=_pick(generator, 0.01, 1.0, 3.0))
-    return ROW, methods.survival_table(groups, *promise, bins=_pick(generator, None, 2, 7, 40))
+        return ROW, methods.log_rank(groups, *promise)
+    if generator.random() < 0.2:
+        return ROW, methods.exit_times(groups, *promise)
+    visits = _pick(generator, (), (0.1, 0.5, 1.0))
+    bins = None if visits else _pick(generator, None, 2, 7, 40)
+    return ROW, methods.survival_table(groups, *promise, visits=visits, bins=bins)
 
 
 def _evaluated(generator, relation):

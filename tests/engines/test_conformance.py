@@ -108,6 +108,7 @@ ALGORITHMS = {
     "adaptive-statistics-pure": methods.adaptive_statistics(2.0),
     "k-means": methods.k_means((BOX,) * 3, 2, 2.0, 1e-6, rounds=3),
     "score-influence": methods.score_influence(("no", "yes"), ("a", "b"), 2.0, 1e-6),
+    "exit-times": methods.exit_times(("a", "b"), 2.0, 1e-6),
     "survival-table": methods.survival_table(("a", "b"), 2.0, 1e-6, complete=False),
     "hazard-scoring": methods.hazard_scoring(1, 2.0, 1e-6, rounds=2),
     "log-rank": methods.log_rank(("a", "b", "c"), 2.0, 1e-6),

@@ -46,7 +46,7 @@ def hazards(epsilon, share=None):
 
 def curves(epsilon, share=None):
     built = build(parse_study(CURVES.replace("EPSILON", str(epsilon))))
-    first, second = (stage.study for stage in built.stages)
+    _, first, second = (stage.study for stage in built.stages)
     return curve_widths(first, second, share)
 
 

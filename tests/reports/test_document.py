@@ -414,7 +414,8 @@ def test_survival_curves_are_drawn_with_their_bands(folder):
     where = folder(result={"algorithm": "log-rank", "kaplan_meier": found, "note": "noted"})
     run = read_run(where)
     [drawing] = of_kind(run, "result", "banded-curves")
-    assert drawing["curves"]["drug"] == [[0.0, 5.0], [1.0, 0.6], [1.0, 0.4], [1.0, 0.8]]
+    stepped = [[0.0, 5.0, 5.0], [1.0, 1.0, 0.6], [0.4, 0.4, 0.4], [1.0, 1.0, 0.8]]
+    assert drawing["curves"]["drug"] == [*stepped, [[0.0, 90.0], [5.0, 30.0]]]
     page = html(run)
     assert page.count("<polygon") == 2
     assert "a&lt;b&gt;" in page

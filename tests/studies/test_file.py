@@ -458,7 +458,8 @@ def test_a_table_one_is_checked(study, settings, words):
         ("event = 'sex'\nby = 'sex'", "'sex' is the event: groups are of another column"),
         ("event = 'sex'\nevent_value = 'x'", "'x' is no value of sex: it has f, m"),
         ("event = 'sex'\nhorizon = 200", "200 lies beyond the bounds of 'age', 120"),
-        ("event = 'sex'\nbins = 41", "model.bins"),
+        ("event = 'sex'\nbins = 61", "model.bins"),
+        ("event = 'sex'\nvisits = [30.0, 20.0]", "model.visits: must rise"),
     ],
 )
 def test_a_survival_study_is_checked(study, settings, words):

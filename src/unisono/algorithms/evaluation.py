@@ -476,7 +476,8 @@ class TimeEvaluation(_Evaluation):
         groups = self._grouped(group, len(time))
         known = np.isfinite(interval) & np.isfinite(time) & np.isfinite(event) & np.isfinite(groups)
         place, score = (np.where(known, own, 0.0) for own in (groups, interval))
-        own = cells_of(np.clip(np.where(known, time, 0.0), 0.0, BEYOND), event, self.bins, np)
+        cuts = np.arange(self.bins + 1) / self.bins
+        own, _ = cells_of(np.clip(np.where(known, time, 0.0), 0.0, BEYOND), event, cuts, np)
         cell = place * self.cells + score * (2 * self.bins + 1) + own
         found = np.zeros((len(time), 5))
         found[:, 0] = np.where(known, cell, np.nan)

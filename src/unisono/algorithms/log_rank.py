@@ -1,28 +1,31 @@
 """The log-rank test, private: a table of times first, then one bounded score of each record.
 
-From the table (`survival_table`) everybody knows a hazard Λ₀ of all groups together and the share
-π_g(t) of each group among those at risk, a straight line in time. A record of group g adds
+From the table (`survival_table`) everybody knows, for each of its intervals j, a hazard h_j of all
+groups together and the shares π_j of the groups among those at risk. A record of group g adds
 
-    u = ∫ (e_g - π(t)) (dN(t) - Y(t) dΛ₀(t))          over t from 0 to τ, with Λ₀(τ) = 1
+    u = Σ_j (e_g - π_j) (dN_j - Y_j h_j)               over the intervals up to the horizon
 
-with N its event and Y whether it is at risk: if the groups' hazards are equal this is a martingale,
-stopped where Λ₀ is 1, so that it is bounded whatever the record holds. A sum over records is the
-numerator of the log-rank test (Mantel 1966), with both terms centred: errors of Λ₀ and of π come
-into its expectation only as a product (Neyman 1959; Chernozhukov et al. 2018), which a table with
-much noise affords. A score that is centred by constant shares rejects too often where groups are
-censored differently.
+with dN_j = 1 where it has its event, and Y_j = 1 where it is at risk, or its place f in the
+interval in which it is censored. If the groups' hazards are equal this is a martingale. The
+hypothesis is that hazards are equal *on the intervals*, which equal curves imply. Intervals count
+until the hazards add up to 3, or until too few are at risk for the noise of the table, so that a
+score is bounded whatever the record holds. A sum over records is the numerator of the log-rank test
+(Mantel 1966) of grouped times, with both terms centred: errors of h and of π come into its
+expectation only as a product (Neyman 1959; Chernozhukov et al. 2018), which a table with much noise
+affords. A score that is centred by constant shares rejects too often where groups are censored
+differently.
 
 Scores of G groups add up to nothing, so they have G - 1 coordinates. In them the score of a record
-lies within a public radius R of a public centre, computed from Λ₀ and π; it is moved into that ball
-in any case. Between two records it then differs by 2 R at most: that, and the price, are known
-before the table is.
+lies within a public radius R of a public centre, computed from h and π: a score is linear in f, so
+that ends of intervals are the farthest. It is moved into that ball in any case. Between two records
+it then differs by 2 R at most: that, and the price, are known before the table is.
 
-    U ~ N(0, V),     V = Σ_k D_k (diag π - π πᵀ)  +  R² σ²  +  E[b bᵀ]
+    U ~ N(0, V),     V = Σ_j D_j (1 - h_j) (diag π_j - π_j π_jᵀ)  +  R² σ²  +  E[b bᵀ]
 
-D_k are events up to τ. The last term is what is left of the product, with estimates π' and h' of
-shares and hazards b = Σ_k N_k (π - π')(h - h'): its size is found by adding the table's noise
-again, 200 times with a public seed. Uᵀ V⁻¹ U is compared with the chi-square law of G - 1 degrees
-of freedom.
+D_j are events; 1 - h is the hypergeometric factor of ties. The last term is what is left of the
+product, with estimates π' and h' of shares and hazards b = Σ_j E_j (π_j - π_j')(h_j - h_j'): its
+size is found by adding the table's noise again, 200 times with a public seed. Uᵀ V⁻¹ U is compared
+with the chi-square distribution of G - 1 degrees of freedom.
 """
 
 import math
@@ -30,45 +33,40 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from pydantic import Field
 from scipy.special import chdtrc
 
+from unisono.algorithms.exit_times import OneSum, no_sum, opened_sum
 from unisono.algorithms.noise_law import sum_law
-from unisono.algorithms.survival_curves import nearest_counts, shifted, split
+from unisono.algorithms.survival_curves import Numbers, TimeCounts, redrawn, split
 from unisono.algorithms.survival_table import (
-    MOST_BINS,
     SURVIVAL_TABLE,
-    SurvivalTable,
-    packed,
+    cells_of,
+    packed_size,
     unpacked_table,
+    visits_of,
 )
 from unisono.core.algorithm import Aggregate, Facts
 from unisono.core.privacy import Privacy
 from unisono.core.trust import Trust
 from unisono.errors import InvalidInput
-from unisono.problems.survival import SurvivalTimes
+from unisono.problems.survival import BEYOND, MOST_BINS, SurvivalTimes
 from unisono.releases.algorithm import Algorithm, AlgorithmConfig, AlgorithmKind, Earlier
 from unisono.releases.release import Priced, Release
 from unisono.releases.rows import BallPoint, Interval, Rows
 from unisono.releases.table import Block, Table, TableRecords, codes, lone_weight
 
-# Of the promise, the part that pays for the table; in squares of μ it is 4 tenths.
-TABLE_SHARE = 0.45
-# Λ₀ and π are told at so many points of time, whatever the table's intervals were.
-_POINTS = 240
+# Of the promise, the parts that pay for the table with its intervals, and for the table alone; in
+# squares of μ it is a half.
+_TABLE_SHARE = {True: 0.5, False: 0.55}
 _LEAST_SHARE = 0.02  # of a group among those at risk
+_MOST_HAZARD = 3.0  # up to which records count
+_DROWNED = 3.0  # deviations of its noise below which a pooled number at risk says nothing
 _DRAWS, _SEED = 200, 21
+_LOST = 5  # intervals where there is no table
 
 
 class LogRankConfig(AlgorithmConfig):
-    """What is public says everything else."""
-
-    stop_at: float = Field(
-        1.0,
-        gt=0,
-        le=3,
-        description="Records count until the cumulative hazard of all groups reaches this.",
-    )
+    """What is public says everything."""
 
 
 def resolve(
@@ -91,14 +89,14 @@ def resolve(
 
 
 class Course(NamedTuple):
-    """What everybody knows from the table, at `_POINTS` + 1 equal steps of time: Λ₀ (m,), the
-    groups' shares (m, G) and their integrals over Λ₀ (m, G); when records stop to count; the centre
-    (G - 1,) and the radius of scores."""
+    """What everybody knows from the table: ends of K intervals (K + 1,), which of them count (K,),
+    hazards (K,) and shares of groups (K, G) in them; the centre (G - 1,) and the radius of scores.
+    """
 
-    hazard: Any
+    cuts: Any
+    counts: Any
+    hazards: Any
     shares: Any
-    expected: Any
-    stop: Any
     centre: Any
     radius: Any
 
@@ -117,18 +115,18 @@ def basis(groups: int) -> np.ndarray:
 
 def scores(xp: Any, course: Course, time: Any, event: Any, group: Any) -> Any:
     """Σ over records is the test's numerator: (n, G - 1), of a group's number in 0 .. G - 1."""
-    groups = course.shares.shape[1]
+    bins, groups = course.shares.shape
+    cell, place = cells_of(time, event, course.cuts, xp)
+    interval, beyond, happened = cell % bins, cell == 2 * bins, cell < bins
     own = (group[:, None] == xp.arange(groups)) * 1.0
-    until = xp.clip(xp.minimum(time, course.stop), 0.0, 1.0)
-    happened = xp.where((event > 0.5) & (time <= course.stop), 1.0, 0.0)[:, None]
-    place = xp.clip(xp.floor(_POINTS * until), 0, _POINTS - 1).astype("int32")
-    part = (_POINTS * until - place)[:, None]
-    step = (course.hazard[place + 1] - course.hazard[place])[:, None]
-    slope = course.shares[place + 1] - course.shares[place]
-    share = course.shares[place] + slope * part
-    hazard = course.hazard[place][:, None] + step * part
-    expected = course.expected[place] + step * part * (course.shares[place] + slope * part / 2)
-    score = happened * (own - share) - (own * hazard - expected)
+    spent = xp.concatenate([xp.zeros(1), xp.cumsum(course.hazards)])
+    steps = course.shares * course.hazards[:, None]
+    expected = xp.concatenate([xp.zeros((1, groups)), xp.cumsum(steps, axis=0)])
+    before = xp.where(beyond, bins, interval)
+    score = expected[before] - own * spent[before][:, None]
+    exposed = xp.where(beyond, 0.0, xp.where(happened, 1.0, place)) * course.hazards[interval]
+    jump = xp.where(happened, course.counts[interval], 0.0) - exposed
+    score = score + jump[:, None] * (own - course.shares[interval])
     return score @ xp.asarray(basis(groups))
 
 
@@ -154,59 +152,44 @@ def table(config: LogRankConfig, problem: SurvivalTimes, facts: Facts) -> Table:
 
 
 class Known(NamedTuple):
-    """Tables, read: hazards of all groups in intervals (..., K), shares of groups (..., K + 1, G)
-    at their ends, and records at risk and events of all groups (..., K)."""
+    """Tables, read: hazards of all groups in intervals (..., K), shares of groups (..., K, G), how
+    many are exposed and have events (..., K), and which intervals count (..., K)."""
 
     hazards: np.ndarray
     shares: np.ndarray
-    at_risk: np.ndarray
+    exposed: np.ndarray
     events: np.ndarray
+    counts: np.ndarray
 
 
-def known_of(cells: np.ndarray, noise: float, records: float | None) -> Known:
-    """What tables (..., groups, 2 K + 1) say of all groups together."""
-    raw = shifted(cells, records)
-    count = np.maximum(1.0, raw.sum(axis=(-2, -1)))
-    events, censored, at_risk = (part.sum(axis=-2) for part in split(nearest_counts(raw, count)))
-    exposed = at_risk - (events + censored) / 2
-    hazards = np.clip(events / np.maximum(exposed, 1.0), 0.0, 2.0)
-    return Known(hazards, _shares(raw, noise, exposed, hazards), exposed, events)
+def known_of(table: TimeCounts, noise: float) -> Known:
+    """What tables (..., groups, cells) say of all groups together."""
+    events, _, at_risk = split(table.cells)
+    bins, groups = events.shape[-1], events.shape[-2]
+    of_tail = noise * np.sqrt(2.0 * np.arange(bins, 0, -1) + 1)
+    happened = np.maximum(events.sum(axis=-2), 0.0)
+    exposed = np.maximum(table.exposed.sum(axis=-2), max(2 * noise, 1e-9))
+    hazards = np.clip(happened / exposed, 0.0, 1.0)
+    pooled = at_risk.sum(axis=-2) < _DROWNED * math.sqrt(groups) * of_tail
+    late = np.cumsum(hazards, axis=-1) - hazards >= _MOST_HAZARD
+    counts = ~np.maximum.accumulate(pooled | late, axis=-1)
+    # A number at risk never rises; those exposed are less by the same as before.
+    falling = np.maximum(np.minimum.accumulate(at_risk, axis=-1), 0.0) + table.exposed - at_risk
+    own = np.maximum(falling, _LEAST_SHARE * exposed[..., None, :])
+    shares = np.clip(own / own.sum(axis=-2, keepdims=True), _LEAST_SHARE, 1.0)
+    shares = np.swapaxes(shares / shares.sum(axis=-2, keepdims=True), -1, -2)
+    return Known(hazards, shares, own.sum(axis=-2), happened, counts)
 
 
-def _shares(raw: np.ndarray, noise: float, exposed: np.ndarray, hazards: np.ndarray) -> np.ndarray:
-    """Straight lines in time, fitted to the noisy shares by their precision while records count."""
-    _, _, by_group = split(raw)
-    bins = exposed.shape[-1]
-    whole = np.maximum(by_group.sum(axis=-2, keepdims=True), max(noise, 1.0))
-    found = np.clip(by_group / whole, 0.0, 1.0)
-    at_least = np.maximum(exposed, 1.0)
-    variance = noise**2 * (2 * np.arange(bins, 0, -1) + 1) + at_least / 4
-    counts = np.cumsum(hazards, axis=-1) - hazards < 1.0
-    weights = at_least**2 / variance * counts
-    ends = np.column_stack([np.ones(bins + 1), np.arange(bins + 1) / bins])
-    weighed = weights[..., None, :] * ends[:-1].T
-    # Slopes are held back a little, or a single interval would leave them open.
-    held = 0.01 * weights.sum(axis=-1)[..., None, None] * np.diag([0.0, 1.0])
-    lines = np.linalg.solve(weighed @ ends[:-1] + held, weighed @ np.swapaxes(found, -1, -2))
-    shares = np.clip(ends @ lines, _LEAST_SHARE, 1.0)
-    return np.asarray(shares / shares.sum(axis=-1, keepdims=True))
-
-
-def course_of(known: Known, stop_at: float, *, centred: bool) -> Course:
+def course_of(known: Known, cuts: np.ndarray, *, centred: bool) -> Course:
     """All that scores depend on."""
-    bins, groups = len(known.hazards), known.shares.shape[1]
-    ends, points = np.arange(bins + 1) / bins, np.arange(_POINTS + 1) / _POINTS
-    hazard = np.interp(points, ends, np.concatenate([[0.0], np.cumsum(known.hazards)]))
-    shares = np.stack([np.interp(points, ends, own) for own in known.shares.T], axis=1)
-    grown = np.cumsum(np.diff(hazard)[:, None] * _middle(shares), axis=0)
-    expected = np.concatenate([np.zeros((1, groups)), grown])
-    over = hazard[-1] > stop_at
-    stop = float(np.interp(stop_at, hazard + 1e-9 * points, points)) if over else 1.0
-    course = Course(hazard, shares, expected, stop, np.zeros(groups - 1), 1.0)
-    # Scores are monotone between points of time, or nearly: the release moves others into the ball.
-    times = np.unique(np.append(points[points <= stop], stop))
+    groups = known.shares.shape[1]
+    counts = known.counts.astype(float)
+    hazards = known.hazards * counts
+    course = Course(cuts, counts, hazards, known.shares, np.zeros(groups - 1), 1.0)
+    ends = np.append(cuts, BEYOND)  # scores are linear in a place, and events' do not depend on it
     every = [
-        scores(np, course, times, np.full(len(times), event), np.full(len(times), group))
+        scores(np, course, ends, np.full(len(ends), event), np.full(len(ends), group))
         for event in (0.0, 1.0)
         for group in range(groups)
     ]
@@ -220,23 +203,12 @@ def course_of(known: Known, stop_at: float, *, centred: bool) -> Course:
 
 
 class LogRankState(NamedTuple):
-    """The server's: the course, the table that it was made of (padded to the most intervals that a
-    table may have), its intervals, noise, survivors and records; then the sum of points (G - 1,),
-    who answered, and their records."""
+    """The server's: the course; the table that it was made of, as it was released; then the sum of
+    points (G - 1,)."""
 
     course: Course
     table: Any
-    bins: Any
-    noise: Any
-    table_survivors: Any
-    table_records: Any
-    total: Any
-    survivors: Any
-    records: Any
-
-
-def _cells(problem: SurvivalTimes, bins: int) -> int:
-    return len(problem.groups) * (2 * bins + 1) + (not problem.complete)
+    opened: OneSum
 
 
 def release(config: LogRankConfig, problem: SurvivalTimes, facts: Facts) -> Release:
@@ -247,36 +219,16 @@ def build(config: LogRankConfig, problem: SurvivalTimes, facts: Facts, priced: P
     groups, weight = len(problem.groups), lone_weight(priced.step)
 
     def begin(found: Any) -> tuple[LogRankState, None]:
-        padded = np.zeros(_cells(problem, MOST_BINS))
-        own = SurvivalTable(np.zeros((groups, 2 * MOST_BINS + 1)), None, 1.0, 0, 0)
-        if found is not None and float(np.asarray(found)[-2]) > 0:
-            own = unpacked_table(found, problem)
-            flat = np.asarray(found, np.float64)[:-3]
-            padded[: len(flat)] = flat
-        known = known_of(own.cells, own.noise, own.counted(facts))
+        released = np.zeros(packed_size(groups)) if found is None else np.asarray(found)
         # A public number of records says what the centre has added up to.
-        course = course_of(known, config.stop_at, centred=facts.exact_sizes)
+        course = _course(problem, released, facts)
         as_float = Course(*(jnp.asarray(part, jnp.float32) for part in course))
-        state = LogRankState(
-            as_float,
-            jnp.asarray(padded, jnp.float32),
-            jnp.int32(own.bins),
-            jnp.float32(own.noise),
-            jnp.int32(own.survivors),
-            jnp.float32(own.records),
-            jnp.zeros(groups - 1, jnp.float32),
-            jnp.int32(0),
-            jnp.float32(0),
-        )
-        return state, None
+        return LogRankState(as_float, jnp.asarray(released, jnp.float32), no_sum(groups - 1)), None
 
     def merge(state: LogRankState, sums: Aggregate) -> LogRankState:
-        points = sums.total / weight
-        return state._replace(
-            total=jnp.asarray(points if groups == 2 else points[1:], jnp.float32),
-            survivors=jnp.asarray(sums.survivors, jnp.int32),
-            records=jnp.asarray(sums.records, jnp.float32),
-        )
+        opened = opened_sum(sums, weight)
+        points = opened.total if groups == 2 else opened.total[1:]
+        return state._replace(opened=opened._replace(total=points))
 
     return Algorithm(
         init=lambda: begin(None),
@@ -288,16 +240,30 @@ def build(config: LogRankConfig, problem: SurvivalTimes, facts: Facts, priced: P
     )
 
 
-def table_of(problem: SurvivalTimes, value: LogRankState) -> SurvivalTable:
-    """The table that a run began with; refuses one that was never opened."""
-    cells = np.asarray(value.table, np.float64)[: _cells(problem, int(value.bins))]
-    ends = (float(value.noise), value.table_survivors, value.table_records)
-    return unpacked_table(packed(cells, *ends), problem)
+def _course(problem: SurvivalTimes, released: np.ndarray, facts: Facts) -> Course:
+    """The course, with intervals of no length after the last one, so that its size is public."""
+    if released[-2] > 0:
+        own = unpacked_table(released, problem)
+        known, cuts = known_of(own.counts_of(facts), own.noise), own.intervals.cuts
+    else:  # of a table that was lost there is no test, whatever scores are
+        alike = np.ones((_LOST, len(problem.groups))) / len(problem.groups)
+        known = Known(
+            np.full(_LOST, 1 / _LOST), alike, np.ones(_LOST), np.ones(_LOST), alike[:, 0] > 0
+        )
+        cuts = np.arange(_LOST + 1) / _LOST
+    course = course_of(known, cuts, centred=facts.exact_sizes)
+    less, groups = MOST_BINS - len(known.hazards), len(problem.groups)
+    return course._replace(
+        cuts=np.pad(course.cuts, (0, less), constant_values=1.0),
+        counts=np.pad(course.counts, (0, less)),
+        hazards=np.pad(course.hazards, (0, less)),
+        shares=np.pad(course.shares, ((0, less), (0, 0)), constant_values=1 / groups),
+    )
 
 
 class LogRank(NamedTuple):
     """The test: a chi-square statistic; and in each group how many events more there were than
-    under equal hazards, with the deviation of that, both until records stop to count."""
+    under equal hazards on the intervals, with the deviation of that."""
 
     statistic: float
     degrees: int
@@ -319,21 +285,20 @@ class LogRank(NamedTuple):
 
 def log_rank_of(study: Any, value: LogRankState) -> LogRank | None:
     """The test of a finished study; None if too few parties answered its second round."""
-    if int(value.survivors) == 0:
+    survivors = int(value.opened.survivors)
+    if survivors == 0:
         return None
     problem, facts, trust = study.method.problem, study.facts, study.trust
-    own = table_of(problem, value)
+    own = unpacked_table(value.table, problem)
     algorithm = study.algorithm
     step = algorithm.grid(facts, trust)
-    own_noise = own.noise_of(facts, trust)
-    law = sum_law(algorithm.event(facts, trust), facts, trust, int(value.survivors), step)
+    law = sum_law(algorithm.event(facts, trust), facts, trust, survivors, step)
     noise = law.std / lone_weight(step)
     course = Course(*(np.asarray(part, np.float64) for part in value.course))
-    total = course.radius * np.asarray(value.total, np.float64)
+    total = course.radius * np.asarray(value.opened.total, np.float64)
     if facts.exact_sizes:
-        total = total + float(value.records) * course.centre
-    known = known_of(own.cells, own.noise, own.counted(facts))
-    information, product = variances(known, own, own_noise, facts, float(course.stop))
+        total = total + float(value.opened.records) * course.centre
+    information, product = variances(own.counts_of(facts), own.noise, own.numbers(facts, trust))
     added = (course.radius * noise) ** 2 * np.eye(len(total)) + product
     covariance = information + added
     statistic = float(total @ np.linalg.solve(covariance, total))
@@ -349,36 +314,32 @@ def log_rank_of(study: Any, value: LogRankState) -> LogRank | None:
     )
 
 
-def variances(
-    known: Known, own: SurvivalTable, noise: float, facts: Facts, stop: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """What scores vary by themselves, and by errors of hazards and shares: (G - 1, G - 1) each."""
-    bins, groups = len(known.hazards), known.shares.shape[1]
-    turned, counted = basis(groups), own.counted(facts)
-    parts = np.clip(bins * stop - np.arange(bins), 0.0, 1.0)  # of intervals, before the stop
+def variances(table: TimeCounts, nominal: float, numbers: Numbers) -> tuple[np.ndarray, np.ndarray]:
+    """What scores vary by themselves, and by errors of hazards and shares: (G - 1, G - 1) each.
+    The course was made with the `nominal` noise of the table."""
+    known = known_of(table, nominal)
+    groups = known.shares.shape[1]
+    turned = basis(groups)
     spread = [
         number * (np.diag(share) - np.outer(share, share))
-        for number, share in zip(known.events * parts, _middle(known.shares), strict=True)
+        for number, share in zip(
+            known.events * known.counts * (1 - known.hazards), known.shares, strict=True
+        )
     ]
     information = turned.T @ np.sum(spread, axis=0) @ turned + 0.5 / groups * np.eye(groups - 1)
+    truth = redrawn(table, numbers, 1)[0]
     generator = np.random.default_rng(_SEED)
-    truth = nearest_counts(own.cells, max(1.0, float(shifted(own.cells, counted).sum())))
-    drawn = truth + noise * generator.standard_normal((_DRAWS, *truth.shape))
-    base, again = known_of(truth, noise, counted), known_of(drawn, noise, counted)
-    lost = base.at_risk * parts * (base.hazards - again.hazards)
-    apart = _middle(base.shares) - _middle(again.shares)
-    lost = np.einsum("dk,dkg->dg", lost, apart) @ turned
-    product = lost.T @ lost / _DRAWS
-    return information, product
-
-
-def _middle(shares: np.ndarray) -> np.ndarray:
-    """Shares in the middle of intervals, of those at their ends."""
-    return np.asarray((shares[..., 1:, :] + shares[..., :-1, :]) / 2)
+    noisy = TimeCounts(
+        *(part + numbers.noise * generator.standard_normal((_DRAWS, *part.shape)) for part in truth)
+    )
+    base, again = known_of(truth, nominal), known_of(noisy.shifted(numbers.records), nominal)
+    lost = known.counts * base.exposed * (base.hazards - again.hazards)
+    lost = np.einsum("dk,dkg->dg", lost, base.shares - again.shares) @ turned
+    return information, lost.T @ lost / _DRAWS
 
 
 def earlier(config: LogRankConfig, problem: SurvivalTimes) -> Earlier | None:
-    return Earlier(SURVIVAL_TABLE, TABLE_SHARE)
+    return Earlier(SURVIVAL_TABLE, _TABLE_SHARE[bool(visits_of(problem))])
 
 
 LOG_RANK = AlgorithmKind(
@@ -394,4 +355,4 @@ LOG_RANK = AlgorithmKind(
     earlier=earlier,
 )
 
-__all__ = ["LOG_RANK", "LogRank", "LogRankConfig", "LogRankState", "log_rank_of", "table_of"]
+__all__ = ["LOG_RANK", "LogRank", "LogRankConfig", "LogRankState", "log_rank_of"]

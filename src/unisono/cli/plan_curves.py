@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from rich.table import Table
 
 from unisono.algorithms.log_rank import LOG_RANK
+from unisono.algorithms.survival_table import SURVIVAL_TABLE
 from unisono.cli import words
 from unisono.cli.output import console, write_json
 from unisono.core.trust import Trust
@@ -27,9 +28,9 @@ def curve_plan(
     file: StudyFile, effects: Sequence[float] = (), majority: float | None = None
 ) -> tuple[CurveWidths, dict[float, float | None]]:
     """The prediction for a study file, and the power at each hazard ratio."""
-    first, *others = (stage.study for stage in build(file).stages)
-    second = others[-1] if others and others[-1].algorithm.name == LOG_RANK.name else None
-    found = curve_widths(first, second, None if majority is None else 1 - majority)
+    studies = {stage.study.algorithm.name: stage.study for stage in build(file).stages}
+    table, test = studies[SURVIVAL_TABLE.name], studies.get(LOG_RANK.name)
+    found = curve_widths(table, test, None if majority is None else 1 - majority)
     return found, {one: found.power(one) for one in tuple(effects) or _RATIOS}
 
 

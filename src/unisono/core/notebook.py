@@ -216,19 +216,21 @@ def gauge(used: float, limit: float, words: str) -> Markup:
 
 
 class ShownCurve(NamedTuple):
-    """A curve with the ends of its band, at the same times (k,)."""
+    """A curve with the ends of its band, at the same times (k,), and numbers at risk at some."""
 
     times: Sequence[float]
     values: Sequence[float]
     low: Sequence[float]
     high: Sequence[float]
+    at_risk: Sequence[tuple[float, float]] = ()
 
 
 _DASHES = ("", "7 3", "2 3", "9 3 2 3", "1 4", "12 4")
 
 
 def curves(named: Mapping[str, ShownCurve], x_label: str, y_label: str) -> Markup:
-    """Curves from 0 to 1 with their bands, told apart by dashes and named below."""
+    """Curves from 0 to 1 with their bands, told apart by dashes, named below and, where there are
+    any, with their numbers at risk under the times that these are of."""
     known = {name: own for name, own in named.items() if len(own.times) > 1}
     if not known:
         return Markup("")
@@ -280,8 +282,42 @@ def curves(named: Mapping[str, ShownCurve], x_label: str, y_label: str) -> Marku
                 "{}</text>"
             ).format(left, left + 34, y - 4, y - 4, dashes, left + 42, y, name)
         )
+    foot += 18 * len(names)
+    if any(own.at_risk for own in known.values()):
+        foot += 18
+        parts.append(
+            Markup('<text x="0" y="{}" font-size="11" fill="currentColor">{}</text>').format(
+                foot, "at risk, with noise, at"
+            )
+        )
+        longest = max(known.values(), key=lambda own: len(own.at_risk))
+        lines = [[(time, f"{time:.3g}") for time, _ in longest.at_risk]]
+        lines += [
+            [(time, f"{number:.0f}") for time, number in own.at_risk] for own in known.values()
+        ]
+        for number, own_line in enumerate(lines):
+            foot += 16
+            if number and names:
+                parts.append(
+                    Markup(
+                        '<line class="unisono-mark" x1="0" x2="22" y1="{}" y2="{}" '
+                        'stroke-width="2" stroke-dasharray="{}"/>'
+                    ).format(foot - 4, foot - 4, (_DASHES * len(names))[number - 1])
+                )
+            for time, words in own_line:
+                parts.append(
+                    Markup(
+                        '<text x="{}" y="{}" font-size="11" fill="currentColor" '
+                        'text-anchor="{}">{}</text>'
+                    ).format(
+                        f"{left + width * time / last:.1f}",
+                        foot,
+                        "end" if time > 0.97 * last else "middle",
+                        words,
+                    )
+                )
     return sentence(y_label, "note") + _drawn(
-        left + width + 8, foot + 18 * len(names) + 6, f"{y_label} by {x_label}", parts
+        left + width + 8, foot + 6, f"{y_label} by {x_label}", parts
     )
 
 

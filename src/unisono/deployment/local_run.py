@@ -66,7 +66,17 @@ from unisono.studies.search import (
     each_candidate,
     stage_name,
 )
-from unisono.studies.stages import BOUNDS, FIT, START, TESTS, Found, SplitRecords, Stage, costs_of
+from unisono.studies.stages import (
+    BOUNDS,
+    FIRST,
+    FIT,
+    START,
+    TESTS,
+    Found,
+    SplitRecords,
+    Stage,
+    costs_of,
+)
 from unisono.studies.streamed import StreamedRecords
 
 Follow = Callable[[Progress], None]
@@ -228,10 +238,11 @@ class LocalRun:
 
         follow(Progress(0, study.algorithm.rounds, "compiling"))
         shapes: dict[str, tuple[int, ...]] = {} if bounds is None else {BOUNDS: bounds}
-        if built.start is not None:
-            begun = self._stage(built.stage(START), books, found)
-            found[START] = begun.value
-            shapes[START] = begun.shape
+        for stage in built.stages:
+            if stage.name in (FIRST, START):
+                begun = self._stage(stage, books, found)
+                found[stage.name] = begun.value
+                shapes[stage.name] = begun.shape
         outcome = self._stage(built.stage(FIT), books, found, watch)
         found[FIT] = outcome.value
         self._write_transcript(outcome, shapes)

@@ -168,16 +168,17 @@ def write_transcript(
     done: int,
     tests: Sequence[Sequence[int]] = (),
     start: Sequence[int] | None = None,
+    first: Sequence[int] | None = None,
     bounds: Sequence[int] | None = None,
 ) -> None:
     """Which messages each viewer sees, in a run whose first `done` rounds are over; `tests`,
-    `start` and `bounds` are the shapes of what a party sends in rounds that test the result, and in
-    releases before the first round, if there were such."""
+    `start`, `first` and `bounds` are the shapes of what a party sends in rounds that test the
+    result, and in releases before the first round, if there were such."""
     server, _ = study.algorithm.init(study.facts)
     single = viewers_of_contribution(study.trust)
     rounds = [0, max(done - 1, 0)]
     messages: list[tuple[str, list[int], list[int], frozenset[Viewer]]] = []
-    for name, before in (("bounds", bounds), ("start", start)):
+    for name, before in (("bounds", bounds), ("first", first), ("start", start)):
         if before is None:
             continue
         if single:

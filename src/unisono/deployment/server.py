@@ -26,7 +26,7 @@ from unisono.runs import folder as runs
 from unisono.secagg.session import Session
 from unisono.studies.build import Built
 from unisono.studies.search import LOTS, SearchBuilt
-from unisono.studies.stages import BOUNDS, EVALUATION, FIT, START, TESTS, Stage, costs_of
+from unisono.studies.stages import BOUNDS, EVALUATION, FIRST, FIT, START, TESTS, Stage, costs_of
 
 _PAUSE = 0.5  # seconds between looks at who is there
 _FIRST_REST, _LONGEST_REST = 5.0, 60.0  # seconds after failed exchanges, doubled each time
@@ -176,7 +176,7 @@ class _Server:
             before = {
                 one.name: _shape(one.study, self.outcomes[one.name].transcript)
                 for one in begun
-                if one.name in (BOUNDS, START)
+                if one.name in (BOUNDS, FIRST, START)
             }
             tested = [
                 _shape(one.study, self.outcomes[one.name].transcript)

@@ -21,6 +21,7 @@ from unisono.estimators.networks import PrivateClassifier, PrivateRegressor
 from unisono.estimators.ridge import PrivateRidge
 from unisono.estimators.search import Selected, private_search
 from unisono.estimators.statements import (
+    CrowdedTimes,
     DrownedByNoise,
     FewEvents,
     NotConverged,
@@ -32,6 +33,7 @@ from unisono.models.posterior import Posterior
 __all__ = [
     "BayesianLinearRegression",
     "BayesianLogisticRegression",
+    "CrowdedTimes",
     "DrownedByNoise",
     "FewEvents",
     "NotConverged",

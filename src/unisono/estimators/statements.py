@@ -33,6 +33,11 @@ class FewEvents(UserWarning):
     """The rarer of two outcomes has too few records for so many coefficients, by noisy counts."""
 
 
+class CrowdedTimes(UserWarning):
+    """Records leave at few times, as at visits, by noisy counts: medians are intervals of a curve.
+    Give the times of visits, where they are public (`visits`)."""
+
+
 class NotConverged(UserWarning):
     """The rounds of a run disagree by more than their noise, or are too few for so large effects:
     intervals are not to be trusted."""

@@ -13,8 +13,7 @@ import numpy as np
 from pydantic import Field, field_validator
 
 from unisono.algorithms.concordance import concordance_of
-from unisono.algorithms.survival_curves import Numbers
-from unisono.algorithms.survival_table import MOST_BINS, unpacked_table
+from unisono.algorithms.survival_table import unpacked_table
 from unisono.core.privacy import Privacy
 from unisono.core.study import Result, Study
 from unisono.core.trust import Unit
@@ -23,7 +22,7 @@ from unisono.data.encoding import Values
 from unisono.data.schema import Schema
 from unisono.models.kaplan_meier import EventConfig, draft, event_faults, event_times
 from unisono.models.model import Choice, Fault, ModelKind, Posed, Target
-from unisono.problems.survival import ScoredTimes
+from unisono.problems.survival import MOST_BINS, ScoredTimes
 from unisono.releases.algorithm import AlgorithmKind
 
 _INTERVALS = 8
@@ -99,13 +98,8 @@ def pose(
 
     def present(study: Study, result: Result) -> dict[str, Any]:
         table = unpacked_table(result.value, problem)
-        noise = table.noise_of(study.facts, study.trust)
-        numbers = Numbers(
-            noise,
-            table.counted(study.facts),
-            0.0 if problem.complete else noise,
-            laplace=bool(study.method.privacy.pure),
-        )
+        pure = bool(study.method.privacy.pure)
+        numbers = table.numbers(study.facts, study.trust, laplace=pure)
         found = concordance_of(table.cells, numbers, config.confidence)
         shown = {
             "score": config.score,
@@ -113,7 +107,7 @@ def pose(
             "event": config.event,
             "horizon": horizon,
             "cuts": list(cuts),
-            "noise_std": noise,
+            "noise_std": numbers.noise,
             **found.to_json(),
         }
         note = (

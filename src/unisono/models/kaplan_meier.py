@@ -6,15 +6,16 @@ number of each record (`algorithms.log_rank`).
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 from pydantic import Field
 
-from unisono.algorithms.log_rank import LogRankState, log_rank_of, table_of
-from unisono.algorithms.survival_curves import Curves, Numbers, estimate
-from unisono.algorithms.survival_table import MOST_BINS, SURVIVAL_TABLE, unpacked_table
+from unisono.algorithms.log_rank import LogRankState, log_rank_of
+from unisono.algorithms.survival_curves import Curves, TimeCounts, estimate
+from unisono.algorithms.survival_table import SURVIVAL_TABLE, unpacked_table
 from unisono.core.privacy import Privacy
 from unisono.core.study import Result, Study
 from unisono.core.trust import Unit
@@ -22,7 +23,7 @@ from unisono.data.columns import NamedColumn, NumericColumn
 from unisono.data.encoding import Values
 from unisono.data.schema import Schema
 from unisono.models.model import Choice, Fault, ModelConfig, ModelKind, Posed, Target
-from unisono.problems.survival import BEYOND, SurvivalTimes
+from unisono.problems.survival import BEYOND, MOST_BINS, SurvivalTimes
 from unisono.releases.algorithm import AlgorithmKind
 
 EVERYONE = "all"  # the group of a study without groups
@@ -50,16 +51,24 @@ class EventConfig(ModelConfig):
 
 
 class KaplanMeierConfig(EventConfig):
-    """Which column says what, and how far curves go."""
+    """Which column says what, and where intervals of time end."""
 
     by: str | None = Field(
         None, description="A category whose values are the groups; left out: one curve."
+    )
+    visits: tuple[float, ...] | None = Field(
+        None,
+        min_length=1,
+        max_length=MOST_BINS,
+        description="Times at which records are seen, rising and from public knowledge: intervals "
+        "of time end there. Left out: intervals follow when records leave, by a first release.",
     )
     bins: int | None = Field(
         None,
         ge=2,
         le=MOST_BINS,
-        description="Equal intervals of time; left out: a rule of records, groups and epsilon.",
+        description="At most so many intervals of time where there are no visits; left out: a rule "
+        "of records, groups and epsilon.",
     )
     log_rank: bool = Field(
         True, description="Whether groups are also compared by the log-rank test."
@@ -78,7 +87,36 @@ def faults(config: KaplanMeierConfig, schema: Schema) -> Iterator[Fault]:
         yield from _named_faults("by", config.by, schema)
         if config.by == config.event:
             yield ("model", "by"), f"'{config.by}' is the event: groups are of another column"
+    if config.visits is not None:
+        yield from _visit_faults(config, config.visits, schema)
     yield from event_faults(config, schema)
+
+
+def _visit_faults(
+    config: KaplanMeierConfig, visits: tuple[float, ...], schema: Schema
+) -> Iterator[Fault]:
+    place, target = ("model", "visits"), schema.columns.get(schema.target or "")
+    horizon = config.horizon
+    if horizon is None and isinstance(target, NumericColumn):
+        horizon = None if getattr(target, "private", False) else target.span[1]
+    if not all(a < b for a, b in pairwise((0.0, *visits))):
+        yield place, "must rise from one to the next, from above zero"
+    elif horizon is None:
+        yield place, "needs a public horizon: give horizon"
+    elif visits[-1] > horizon:
+        words = f"{visits[-1]:g} lies beyond the horizon, {horizon:g}"
+        yield place, f"{words}: leave out visits that do not count"
+    elif len(_visits(config, horizon)) > MOST_BINS:
+        words = f"{len(visits)} visits, and the horizon after them, are more than {MOST_BINS}"
+        yield place, f"{words}: give every other one"
+    if config.bins is not None:
+        yield ("model", "bins"), "visits end the intervals: leave out bins"
+
+
+def _visits(config: KaplanMeierConfig, horizon: float) -> tuple[float, ...]:
+    """Public ends of intervals, in horizons; none where there are no visits."""
+    ends = [] if config.visits is None else [one for one in config.visits if one < horizon]
+    return tuple(one / horizon for one in (*ends, horizon)) if config.visits else ()
 
 
 def _named_faults(what: str, name: str, schema: Schema) -> Iterator[Fault]:
@@ -158,7 +196,7 @@ def pose(
         groups = tuple(by.levels)
     used = (schema.target or "", config.event, *((config.by,) if config.by else ()))
     complete = not any(schema.columns[name].incomplete for name in used)
-    problem = SurvivalTimes(groups, complete)
+    problem = SurvivalTimes(groups, complete, _visits(config, horizon))
 
     def encode(values: Values) -> tuple[np.ndarray, ...]:
         time, events = read(values)
@@ -182,19 +220,14 @@ def _presented(
     study: Study,
     value: Any,
 ) -> dict[str, Any]:
-    test = None
+    test, released = None, value
     if isinstance(value, LogRankState):
-        table, test = table_of(problem, value), log_rank_of(study, value)
-    else:
-        table = unpacked_table(value, problem)
-    noise = table.noise_of(study.facts, study.trust)
-    numbers = Numbers(
-        noise,
-        table.counted(study.facts),
-        0.0 if problem.complete else noise,
-        laplace=bool(study.method.privacy.pure),
-    )
-    found = estimate(table.cells, numbers, problem.groups, horizon, config.confidence)
+        test, released = log_rank_of(study, value), value.table
+    table = unpacked_table(released, problem)
+    numbers = table.numbers(study.facts, study.trust, laplace=bool(study.method.privacy.pure))
+    counts = TimeCounts(table.cells, table.places)
+    intervals = table.intervals
+    found = estimate(counts, numbers, problem.groups, intervals, horizon, config.confidence)
     first, *others = problem.groups
     shown: dict[str, Any] = {
         "time": schema.target,
@@ -202,8 +235,10 @@ def _presented(
         "by": config.by,
         "horizon": horizon,
         "confidence": config.confidence,
+        "visits": bool(problem.visits),
+        "crowded": intervals.crowded and not problem.visits,
         "groups": {curve.group: curve.to_json() for curve in found.curves},
-        "noise_std": noise,
+        "noise_std": numbers.noise,
     }
     if others:
         pairs = zip(others, found.differences, strict=True)
@@ -214,15 +249,36 @@ def _presented(
     return {
         "target": schema.target,
         "kaplan_meier": shown,
-        "note": " ".join(_notes(found, horizon)),
+        "note": " ".join(_notes(found, shown)),
     }
 
 
-def _notes(found: Curves, horizon: float) -> Iterator[str]:
+CROWDED = (
+    "Records leave at few times, as at visits, so that medians are known to an interval of the "
+    "curve only. If the times of visits are public, name them (visits)."
+)
+
+
+def _notes(found: Curves, shown: Mapping[str, Any]) -> Iterator[str]:
+    horizon = shown["horizon"]
     yield (
-        "Intervals hold at each time, bands at all times at once; both count sampling and the "
-        f"noise of privacy. Restricted means are of times up to {horizon:g}."
+        "Intervals hold at each time, bands at all times at once, if censoring is independent of "
+        "the event within each group; both account for sampling and the noise of privacy. "
+        f"Restricted means are of times up to {horizon:g}."
     )
+    if shown.get("log_rank"):
+        yield "The log-rank test is of equal hazards on the intervals of the curves."
+    if shown["visits"]:
+        yield "Intervals end at visits, and medians are known to the time between two of them."
+    if shown["crowded"]:
+        yield CROWDED
+    early = [
+        f"{curve.group} (0, {curve.times[1]:.4g}]"
+        for curve in found.curves
+        if curve.median.value is not None and curve.median.value <= curve.times[1]
+    ]
+    if early:
+        yield f"The median lies within the first interval of {'; '.join(early)}."
     drowned = [
         f"{curve.group} from {curve.times[int(np.argmin(curve.determined)) - 1]:.4g} on"
         for curve in found.curves
@@ -230,8 +286,8 @@ def _notes(found: Curves, horizon: float) -> Iterator[str]:
     ]
     if drowned:
         yield (
-            f"Noise drowned {'; '.join(drowned)}: too few records are left at risk there. A "
-            "shorter horizon, more records, fewer groups or a larger epsilon would help."
+            f"Too noisy to estimate: {'; '.join(drowned)}. Too few records are left at risk there. "
+            "A shorter horizon, more records, fewer groups or a larger epsilon would help."
         )
     none = [
         curve.group
@@ -281,6 +337,7 @@ KAPLAN_MEIER = ModelKind(
 )
 
 __all__ = [
+    "CROWDED",
     "EVERYONE",
     "KAPLAN_MEIER",
     "EventConfig",

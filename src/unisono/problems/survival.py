@@ -15,6 +15,7 @@ Of a regression a record is (features, time, event), and its hazard, with consta
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from unisono.errors import InvalidInput
 from unisono.problems.glm import Columns
 
 BEYOND = 2.0  # the time of records that outlast the horizon
+MOST_BINS = 60  # intervals of time, at most
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,24 @@ class CountedTimes:
 
 @dataclass(frozen=True)
 class SurvivalTimes(CountedTimes):
-    """The problem of curves, and of tests whether groups differ."""
+    """The problem of curves, and of tests whether groups differ. `visits` are the times, in
+    horizons, at which records are seen, where they are public: they end the intervals of time, and
+    the horizon is the last of them."""
+
+    visits: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        rising = all(a < b for a, b in pairwise((0.0, *self.visits)))
+        if self.visits and not (rising and self.visits[-1] == 1 and len(self.visits) <= MOST_BINS):
+            raise InvalidInput(
+                f"visits {self.visits!r}: give at most {MOST_BINS} times that rise from above zero "
+                "up to the horizon"
+            )
+
+    @property
+    def agreed(self) -> dict[str, Any]:
+        return {**super().agreed, "visits": list(self.visits)}
 
 
 @dataclass(frozen=True)
@@ -90,4 +109,11 @@ class ProportionalHazards:
         return {"columns": columns, "pieces": self.pieces}
 
 
-__all__ = ["BEYOND", "CountedTimes", "ProportionalHazards", "ScoredTimes", "SurvivalTimes"]
+__all__ = [
+    "BEYOND",
+    "MOST_BINS",
+    "CountedTimes",
+    "ProportionalHazards",
+    "ScoredTimes",
+    "SurvivalTimes",
+]

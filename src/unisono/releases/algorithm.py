@@ -297,6 +297,14 @@ class Method:
         return self.kind.earlier(self.config, self.problem)
 
     @property
+    def before(self) -> tuple[AlgorithmKind, ...]:
+        """The algorithms of all stages before its own, first ones first."""
+        if self.earlier is None:
+            return ()
+        kind = self.earlier.kind
+        return (*kind.method(self.problem, self.privacy).before, kind)
+
+    @property
     def released(self) -> "Method":
         """The method whose settings leave out what acts on what was released only: where two are
         equal, one release serves both."""

@@ -22,7 +22,15 @@ from unisono.releases.minimiser import Minimiser
 from unisono.releases.person_sum import PersonSum
 from unisono.releases.perturbed_minimiser import PerturbedMinimiser
 from unisono.releases.release import Release
-from unisono.releases.rows import BallPoint, Interval, Moments, Ones, OuterProduct, ScoredPoint
+from unisono.releases.rows import (
+    BallPoint,
+    Interval,
+    Moments,
+    Ones,
+    OuterProduct,
+    PlacedOne,
+    ScoredPoint,
+)
 from unisono.releases.scaled_sum import ScaledSum
 from unisono.releases.table import Block, Table
 
@@ -32,7 +40,7 @@ BOUNDS = (
     *(Table, Minimiser, PerturbedMinimiser),
 )
 _SAMPLERS = (Everyone, Poisson, WithoutReplacement)
-_ROWS = (Ones, Interval, Moments, BallPoint, OuterProduct, ScoredPoint)
+_ROWS = (Ones, PlacedOne, Interval, Moments, BallPoint, OuterProduct, ScoredPoint)
 _LOSSES = (LinearLoss, MarginLoss, SquaredLoss)
 
 

@@ -5,12 +5,17 @@ distance of two records) are
 
     Ones            1                     alone 1                  within 0
     Interval        x in [low, low + w]   alone max |end|          within w
+    PlacedOne       (1, f - 1/2)          alone l1 3/2             within 1
+                                                l2 √5/2
     Moments         (u, √2 (u² - 3/4))    alone l1 1 + √2/4        within l1 √2 (1 + √2/4)²
                                                 l2 3/√8                   l2 2
     BallPoint       (1, z), or z          alone l1 1 + √d, √d      within l1 2 √d
                                                 l2 √2, 1                  l2 2
     OuterProduct    z zᵀ, packed          alone l1 1 + (d-1)/√2    within l1 twice that
                                                 l2 1                      l2 √2
+
+Placed ones: f in [0, 1], so that |f - 1/2| <= 1/2 and |f - f'| <= 1, and the ones cancel. Where a
+record moves to another cell it moves the sums by √2 √5/2 = sqrt(5/2) in l2, which exceeds 1.
 
 Moments: with s = |u + v|, d = |u - v| and s + d <= 2 the distance is d (1 + √2 s) in l1, largest
 at d = 1 + √2/4, and d sqrt(1 + 2 s²) in l2, which falls in s, so it is largest at s = 0: the second
@@ -123,6 +128,25 @@ class Ones:
 
     def of(self, values: Any) -> Any:
         return jnp.where(jnp.isfinite(values), 1.0, jnp.nan)[:, None]
+
+
+@dataclass(frozen=True)
+class PlacedOne:
+    """1 for each record, and its place f in [0, 1] within its cell, centered: (1, f - 1/2).
+
+    >>> PlacedOne().alone.l2, PlacedOne().within.l2
+    (1.118033988749895, 1.0)
+    """
+
+    exact = (True, False)
+    multiple = 1
+    limit = 1.0
+    ranges = (_COUNT, (-0.5, 0.5))
+    alone = Size(1.5, math.sqrt(1.25))
+    within = Size(1.0, 1.0)
+
+    def of(self, values: Any) -> Any:
+        return jnp.stack([jnp.ones_like(values), jnp.clip(values, 0.0, 1.0) - 0.5], axis=1)
 
 
 @dataclass(frozen=True)
@@ -385,6 +409,7 @@ __all__ = [
     "Moments",
     "Ones",
     "OuterProduct",
+    "PlacedOne",
     "Rows",
     "ScoredPoint",
     "Size",

@@ -23,10 +23,11 @@ from unisono.core.events import Composed
 from unisono.core.privacy import Privacy
 from unisono.core.study import Study
 from unisono.core.trust import Trust, Viewer
-from unisono.releases.algorithm import Method
+from unisono.releases.algorithm import AlgorithmKind, Method
 
 First = TypeVar("First")
 Rest = TypeVar("Rest")
+Made = TypeVar("Made")
 Costs = Sequence[Mapping[Viewer, Composed]]
 _PARTS = 32
 
@@ -64,19 +65,45 @@ def together(
     return made
 
 
+def in_stages(
+    kind: AlgorithmKind,
+    promise: Privacy,
+    made: Callable[[AlgorithmKind, Privacy], Made],
+    study: Callable[[Made], Study],
+) -> list[Made]:
+    """What `made` makes of an algorithm and of those that it begins with, first ones first, each
+    with its part of the promise. `study` finds the study in it."""
+    alone = made(kind, promise)
+    before = study(alone).method.earlier
+    if before is None:
+        return [alone]
+
+    def cost(stages: list[Made]) -> Costs:
+        parts = zip(*(study(one).costs for one in stages), strict=True)
+        return [own[0] if len(own) == 1 else added(own) for own in parts]
+
+    first, rest = together(
+        promise,
+        before.share,
+        lambda part: in_stages(before.kind, part, made, study),
+        lambda part: [made(kind, part)],
+        lambda one, other: (cost(one), cost(other)),
+    )
+    return [*first, *rest]
+
+
 def studies_of(method: Method, facts: Facts, trust: Trust) -> tuple[Study | None, Study]:
     """The study of a method, and before it that of the one which it begins with, if any: both keep
     the method's promise together."""
-    if method.earlier is None:
-        return None, Study(method, facts, trust)
-    before, share = method.earlier
-    return together(
-        method.privacy,
-        share,
-        lambda part: Study(before.method(method.problem, part), facts, trust),
-        lambda part: Study(replace(method, privacy=part), facts, trust),
-        lambda one, other: (one.costs, other.costs),
-    )
+
+    def made(kind: AlgorithmKind, part: Privacy) -> Study:
+        own = replace(method, privacy=part)
+        return Study(
+            own if kind is method.kind else kind.method(method.problem, part), facts, trust
+        )
+
+    *before, study = in_stages(method.kind, method.privacy, made, lambda one: one)
+    return (before[0] if before else None), study
 
 
 def largest_part(
@@ -137,4 +164,4 @@ def _fits(history: Composed, promise: Privacy) -> bool:
     return ACCOUNTANT.fits(history, promise.relation, promise.epsilon, promise.delta)
 
 
-__all__ = ["largest_part", "studies_of", "together"]
+__all__ = ["in_stages", "largest_part", "studies_of", "together"]

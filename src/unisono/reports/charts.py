@@ -36,12 +36,13 @@ class DrawnInterval(NamedTuple):
 
 
 class BandedCurve(NamedTuple):
-    """A curve and the ends of its band, all at the same times."""
+    """A curve and the ends of its band, all at the same times, and numbers at risk at some."""
 
     times: tuple[float, ...]
     values: tuple[float, ...]
     low: tuple[float, ...]
     high: tuple[float, ...]
+    at_risk: tuple[tuple[float, float], ...] = ()
 
 
 class ForestRow(NamedTuple):
@@ -160,7 +161,9 @@ def banded(
     right = max(own.times[-1] for own in known.values())
     named = list(known) if len(known) > 1 else []
     height += 18 * len(named)
-    top, foot = 34 + 18 * len(named), height - 38
+    top, foot, axis = 34 + 18 * len(named), height - 38, height
+    rows = _at_risk_rows(known)
+    height += 16 * len(rows)
 
     def down(y: float) -> float:
         return foot - (foot - top) * place(y, scale)
@@ -176,13 +179,32 @@ def banded(
         line = marks.curve(drawn(own.times, own.values), kind)
         parts.append(marks.stretched(top, foot - top, marks.area(around, kind) + line))
     parts += [marks.text(0, down(y) - 4, short(y), "soft halo tabular") for y in scale]
-    parts += marks.under(0.0, right, x_label, height)
+    parts += marks.under(0.0, right, x_label, axis)
+    for number, (kind, row) in enumerate(rows):
+        low = axis - 4 + 16 * number
+        for time, words in row:
+            side = "end" if time > 0.97 * right else "middle" if time else ""
+            parts.append(marks.text(time / right, low, words, f"soft tabular {side} {kind}"))
     told = "; ".join(
         f"{name}: {short(own.values[-1])} at {short(own.times[-1])}, between {short(own.low[-1])} "
         f"and {short(own.high[-1])}"
         for name, own in known.items()
     )
     return marks.chart(height, title or y_label, f"{y_label}, by {x_label}. {told}", parts)
+
+
+def _at_risk_rows(
+    known: Mapping[str, BandedCurve],
+) -> list[tuple[str, list[tuple[float, str]]]]:
+    """Rows of words at times: of the times, and each curve's numbers at risk, with its kind."""
+    longest = max((own.at_risk for own in known.values()), key=len)
+    if not longest:
+        return []
+    rows = [("", [(time, f"at {short(time)}") for time, _ in longest])]
+    for number, own in enumerate(known.values()):
+        kind = f"fill s{number % PALETTE + 1}" if len(known) > 1 else ""
+        rows.append((kind, [(time, f"{left:.0f}") for time, left in own.at_risk]))
+    return rows
 
 
 def said_in(unit: str) -> Callable[[float], str]:

@@ -23,6 +23,7 @@ from unisono.algorithms.survival_curves import (
     log_rank_text,
     measure_text,
     median_text,
+    steps,
 )
 from unisono.algorithms.table_layout import layout
 from unisono.core.words import NO_GROUP, NOTHING_LEARNT, chance_text, p_text, times
@@ -330,8 +331,8 @@ def _survival(reading: RunReading, result: Mapping[str, Any]) -> list[Block]:
             {name: _banded(own) for name, own in found["groups"].items()},
             str(found["time"]),
             "share without the event",
-            f"Shaded: a band that holds at all times at once, with {sure} confidence. A curve ends "
-            "where noise drowns the records that are left.",
+            f"Shaded: a band that holds at all times at once, with {sure} confidence. Below: "
+            "numbers at risk, with noise. A curve ends where it is too noisy to estimate.",
         ),
         ReportGrid(f"Medians and restricted means, with {sure} intervals", head, rows),
     ]
@@ -355,10 +356,8 @@ def _survival(reading: RunReading, result: Mapping[str, Any]) -> list[Block]:
 
 
 def _banded(own: Mapping[str, Any]) -> BandedCurve:
-    """A curve until noise drowns it."""
-    last = sum(map(bool, own["determined"]))
-    columns = (own["times"], own["survival"], *own["band"])
-    return BandedCurve(*(tuple(float(one) for one in column[:last]) for column in columns))
+    times, values, low, high, at_risk = steps(own)
+    return BandedCurve(tuple(times), tuple(values), tuple(low), tuple(high), tuple(at_risk))
 
 
 def _concordance(reading: RunReading, result: Mapping[str, Any]) -> list[Block]:

@@ -17,6 +17,8 @@ MESSAGES = {
     "result": "the result",
     "bounds": "the noisy counts that ranges of columns were read from",
     "bounds messages": "single messages of these counts",
+    "first": "the noisy counts that the first release began with",
+    "first messages": "single messages of these counts",
     "start": "the noisy sum that the run began with",
     "start messages": "single messages of that release",
     "test": "the noisy test of it",

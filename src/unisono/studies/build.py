@@ -45,7 +45,7 @@ from unisono.planning.tasks import Task
 from unisono.planning.verdicts import Grade
 from unisono.problems.record_loss import RecordLoss, of_persons
 from unisono.releases.algorithm import AlgorithmKind
-from unisono.releases.together import together
+from unisono.releases.together import in_stages, together
 from unisono.scaling import PrivateRanges, Wanted, private_ranges
 from unisono.studies.data_set import records_at
 from unisono.studies.evaluation import Examination, examination, read_private, read_public
@@ -55,6 +55,7 @@ from unisono.studies.stages import (
     BOUNDS,
     EVALUATION,
     EVALUATION_START,
+    FIRST,
     FIT,
     START,
     Found,
@@ -72,10 +73,18 @@ STREAMED, STREAMED_ROUNDS = 2**24, 2**28
 
 
 class Start(NamedTuple):
-    """What a study releases before it learns, for the algorithm to begin with."""
+    """What a study releases before it learns, for the algorithm to begin with; and what that begins
+    with itself, if anything."""
 
     study: Study
     posed: Posed
+    first: "Start | None" = None
+
+    def posed_by(self, pose: Callable[[AlgorithmKind], Posed], kind: AlgorithmKind) -> "Start":
+        """The same, with the model that `pose` makes for each algorithm."""
+        earlier = self.study.method.earlier
+        first = None if self.first is None else self.first.posed_by(pose, earlier.kind)
+        return self._replace(posed=pose(kind), first=first)
 
 
 @dataclass(frozen=True)
@@ -128,6 +137,12 @@ class Built:
             assert known.start is not None
             return _as_arrays(known.start.posed, known._listed(records.learnt))
 
+        def before_first(records: SplitRecords, found: Any) -> tuple[np.ndarray, ...]:
+            known = self.bounded(found)
+            assert known.start is not None
+            assert known.start.first is not None
+            return _as_arrays(known.start.first.posed, known._listed(records.learnt))
+
         def scores(records: SplitRecords, found: Any) -> tuple[np.ndarray, ...]:
             known = self.bounded(found)
             kept = one_of_each(records.kept)  # a person is tested on one record
@@ -137,7 +152,10 @@ class Built:
 
         stages = [Stage(FIT, self.study, rows)]
         if self.start is not None:  # without it the algorithm begins as it usually does
-            stages.insert(0, Stage(START, self.start.study, first, last_if_lost=False))
+            own = Stage(START, self.start.study, first, last_if_lost=False, begins_with=FIRST)
+            stages.insert(0, own)
+            if (before := self.start.first) is not None:
+                stages.insert(0, Stage(FIRST, before.study, before_first, last_if_lost=False))
         if self.bounds is not None:
             stages.insert(0, Stage(BOUNDS, self.bounds.study, unbounded))
         if self.test is not None:
@@ -158,7 +176,7 @@ class Built:
         posed = _within(self.file, ranges, self.algorithm)
         start, earlier = self.start, self.study.method.earlier
         if start is not None:
-            start = start._replace(posed=_within(self.file, ranges, earlier.kind))
+            start = start.posed_by(lambda kind: _within(self.file, ranges, kind), earlier.kind)
         return replace(self, posed=posed, start=start, ranges=ranges)
 
     @property
@@ -515,10 +533,11 @@ def _study(file: StudyFile, kind: AlgorithmKind) -> _Made:
 
 
 def _learning_costs(made: _Made) -> Sequence[Mapping[Viewer, Composed]]:
-    if made.start is None:
-        return made.study.costs
-    pairs = zip(made.start.study.costs, made.study.costs, strict=True)
-    return [added(pair) for pair in pairs]
+    studies, start = [made.study], made.start
+    while start is not None:
+        studies.insert(0, start.study)
+        start = start.first
+    return [added(parts) for parts in zip(*(study.costs for study in studies), strict=True)]
 
 
 def _require_free_of_bounds(file: StudyFile, kind: AlgorithmKind) -> None:
@@ -569,19 +588,16 @@ def _learning(file: StudyFile, kind: AlgorithmKind, promise: Privacy) -> _Made:
         return posed, study
 
     said = file.algorithm_settings
-    posed = posed_for(file, kind, promise)
-    method = kind.method(posed.problem, promise, **{**posed.settings, **said})
-    if method.earlier is None:
-        return _Made(*made(kind, promise, said), None)
-    before, share = method.earlier
-    (own_posed, own_study), (posed, study) = together(
+    found = in_stages(
+        kind,
         promise,
-        share,
-        lambda part: made(before, part, {}),
-        lambda part: made(kind, part, said),
-        lambda one, other: (one[1].costs, other[1].costs),
+        lambda own, part: made(own, part, said if own is kind else {}),
+        lambda one: one[1],
     )
-    return _Made(posed, study, Start(own_study, own_posed))
+    start: Start | None = None
+    for own_posed, own_study in found[:-1]:
+        start = Start(own_study, own_posed, start)
+    return _Made(*found[-1], start)
 
 
 def posed_for(file: StudyFile, kind: AlgorithmKind, promise: Privacy) -> Posed:

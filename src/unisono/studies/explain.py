@@ -149,10 +149,11 @@ def _learnt(built: Built, worst: Mapping[str, float]) -> list[str]:
         words = built.study.algorithm.printed.words(max(finite, default=math.inf))
         lines.append(f"{words[:1].upper()}{words[1:]}.")
     if built.start is not None and (first := built.study.method.earlier) is not None:
+        before = " and ".join(kind.name for kind in built.study.method.before)
         lines.append(
-            f"It begins with the answer of {first.kind.name}: "
+            f"It begins with the answer of {before}: "
             f"{times(built.start.study.algorithm.rounds, 'release')} before the first round, for "
-            f"{first.share:.0%} of epsilon and delta. The costs below are for both."
+            f"{first.share:.0%} of epsilon and delta. The costs below are for all of it."
         )
     if built.bounds is not None and file.data.unlisted:
         found = built.bounds

@@ -70,7 +70,7 @@ def require_allowed(
         file.privacy.unit,
         file.privacy.relation,
         (
-            *(() if study.method.earlier is None else (study.method.earlier.kind.name,)),
+            *(kind.name for kind in study.method.before),
             *((STATISTICS.name,) if file.data.unknown else ()),
         ),
         file.data.person,

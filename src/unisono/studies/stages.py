@@ -30,6 +30,7 @@ from unisono.data.encoding import Values
 # What the stages before have released, by their names.
 Found = Mapping[str, Any]
 BOUNDS, START, FIT = "bounds", "start", "fit"
+FIRST = "first"  # what START begins with
 EVALUATION_START, EVALUATION = "evaluation-start", "evaluation"
 TESTS = (EVALUATION_START, EVALUATION)
 
@@ -85,6 +86,7 @@ __all__ = [
     "BOUNDS",
     "EVALUATION",
     "EVALUATION_START",
+    "FIRST",
     "FIT",
     "START",
     "TESTS",

@@ -132,6 +132,8 @@ _COUNTS_SIGMA = 1.0
 # of a curvature, relative to the start: its step is exact from any point, and a point where hardly
 # anything varies tells nothing of it.
 _KEPT, _LEAST_KEPT = 30.0, (0.02, 0.6)
+# C_H of the binomial falls with the mean curvature, no further than to this part.
+_LEAST_LEVEL = 0.25
 # And counts at as many times this, by how much wider than by the Poisson law they are.
 _MOST_DISPERSION = 6.0
 # How far scores may spread before anything is known, in units of the target's own spread.
@@ -320,14 +322,15 @@ class Start(NamedTuple):
 
 class Point(NamedTuple):
     """Where a round is asked: θ (p,), A (p, p), σ of the gaussian, R, where residuals are clipped
-    that are wide, else the largest one, and what the clip may move the gradient by in a
-    direction."""
+    that are wide, else the largest one, what the clip may move the gradient by in a direction, and
+    the mean curvature of the round before over that of the start, at most 1: C_H falls with it."""
 
     theta: Any
     whitening: Any
     sigma: Any
     bound: Any
     miss: Any
+    level: Any
 
 
 class Asked(NamedTuple):
@@ -402,12 +405,14 @@ def round_weights(
     return weights, split
 
 
-def _norms(config: FisherScoringConfig, problem: GeneralizedLinear, bound: Any) -> tuple[Any, Any]:
+def _norms(
+    config: FisherScoringConfig, problem: GeneralizedLinear, bound: Any, level: Any
+) -> tuple[Any, Any]:
     """C_g and C_H."""
     assert config.gradient_norm is not None
     assert config.curvature_norm is not None
     p = problem.parameters
-    return config.gradient_norm * math.sqrt(p) * bound, config.curvature_norm * p
+    return config.gradient_norm * math.sqrt(p) * bound, config.curvature_norm * p * level
 
 
 def recorded(problem: GeneralizedLinear, public: Asked, rows: Any) -> Recorded:
@@ -477,7 +482,7 @@ def first_state(terms: Terms, start: Start) -> ScoringState:
     problem, p, rounds = terms.problem, terms.problem.parameters, len(terms.noise)
     start = Start(*(np.asarray(part, np.float32) for part in start))
     whitening = np.eye(p, dtype=np.float32) / np.sqrt(start.variance)
-    first = Point(start.theta, whitening, start.spread, start.reach, np.float32(0))
+    first = Point(start.theta, whitening, start.spread, start.reach, np.float32(0), np.float32(1))
     point = Point(*(np.float32(part) for part in first))
     points = Point(*(np.stack([part] * rounds) for part in point))
     sums = np.zeros((rounds, _vector(problem) + p * (p + 1)), np.float32)
@@ -498,7 +503,9 @@ def opened(xp: Any, terms: Terms, state: ScoringState, number: Any) -> Opened:
     problem, p, width = terms.problem, terms.problem.parameters, _vector(terms.problem)
     sums, start, config = state.sums[number], state.start, terms.config
     weights, split = round_weights(xp, config, problem, number, start.reach)
-    gradient_norm, curvature_norm = _norms(config, problem, state.points.bound[number])
+    gradient_norm, curvature_norm = _norms(
+        config, problem, state.points.bound[number], state.points.level[number]
+    )
     noise = xp.asarray(terms.noise)[number]
     half = p * (p + 1) // 2
     vector, one, other = sums[:width], sums[width : width + half], sums[width + half :]
@@ -731,7 +738,7 @@ def build(
         start = state.start
         number = xp.minimum(state.round, rounds - 1)
         weights, split = round_weights(xp, config, problem, number, start.reach)
-        norms = _norms(config, problem, state.point.bound)
+        norms = _norms(config, problem, state.point.bound, state.point.level)
         place = (state.point, start.centre, start.scale)
         asked = Asked(*place, *norms, weights, split, 1.0 * (number > 0), config.bend_at)
         asked = jax.tree.map(lambda part: xp.asarray(part, xp.float32), asked)
@@ -767,8 +774,12 @@ def next_point(xp: Any, loop: Any, terms: Terms, state: ScoringState, number: An
     first = xp.where(number == 0, 1.0, 0.0)
     turn = first * turn + (1 - first) * xp.eye(p)
     sigma = old.sigma * _sigma_factor(xp, problem, told.scored)
-    level = _next_level(xp, terms, state, number, step, told)
-    return Point(step.theta, turn @ old.whitening, sigma, *level)
+    clip = _next_level(xp, terms, state, number, step, told)
+    level = xp.asarray(1.0)
+    if problem.family == "binomial":  # strong effects leave little of it, and noise would hide that
+        mean = xp.trace(curvature) / p / xp.maximum(state.records[number], 1.0)
+        level = xp.where(number == 0, 1.0, xp.clip(mean, _LEAST_LEVEL, 1.0))
+    return Point(step.theta, turn @ old.whitening, sigma, *clip, level)
 
 
 def _next_level(

@@ -11,6 +11,7 @@ from unisono.core.privacy import Privacy
 from unisono.data.schema import Schema
 from unisono.errors import InvalidInput
 from unisono.estimators.glm import PrivateGLM
+from unisono.estimators.statements import NotConverged
 from unisono.models.glm import GLM, in_units
 from unisono.models.inference import Inference, as_text, determined, p_text
 from unisono.studies.file import parse_study
@@ -228,6 +229,38 @@ def test_a_heavy_tail_is_named_with_its_remedy_and_a_normal_number_is_not():
     first, *others = model.summary().notes
     assert first.startswith("Estimand: log odds ratios")
     assert [one for one in others if one.startswith("Heavy tail: x0. ") and "log1p" in one]
+
+
+def doubts(family, X, y, **more):
+    """What a fit doubts, by the warning that it gives."""
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        PrivateGLM(family, 1.0, 1e-6, random_state=0, **more).fit(X, y)
+    return " ".join(str(one.message) for one in heard if one.category is NotConverged)
+
+
+def test_a_small_group_and_a_missing_square_are_named_and_a_plain_line_is_not():
+    draw = np.random.default_rng(5)
+    rare, usual = draw.random(8000) < 0.008, draw.normal(size=8000).clip(-4, 4)
+    skewed = draw.gamma(1.5, 1.0, 8000).clip(0, 12)
+    y = 1 + usual + draw.normal(size=8000)
+    line = {"bounds": ([0, -4], [1, 4]), "target_bounds": (-20, 40)}
+    small = doubts("gaussian", np.column_stack([rare, usual]), y + 9 * rare, **line)
+    assert "Fewer than 2 % of the records differ in x0." in small
+    square = {"bounds": ([0, -4], [12, 4]), "target_bounds": (-20, 60)}
+    bent = doubts("gaussian", np.column_stack([skewed, usual]), y + skewed**2, **square)
+    assert "add the square" in bent
+    assert not doubts("gaussian", np.column_stack([skewed > 1, usual]), y, **line)
+
+
+def test_a_last_step_that_is_far_too_long_is_named():
+    draw = np.random.default_rng(6)
+    X = draw.normal(size=(8000, 2)).clip(-4, 4)
+    steep = (draw.random(8000) < 1 / (1 + np.exp(-X @ [6.0, -5.0]))).astype(int)
+    flat = (draw.random(8000) < 1 / (1 + np.exp(-X @ [0.5, -0.4]))).astype(int)
+    known = {"bounds": ([-4, -4], [4, 4]), "classes": [0, 1]}
+    assert "fall short" in doubts("binomial", X, steep, **known)
+    assert not doubts("binomial", X, flat, **known)
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ _CERTAIN = 2.5
 # In deviations of u: the least R, and the noise below which a wider clip is worth more.
 _LEAST_LEVEL, _CHEAP = 2.2, 0.35
 # σ of a heavy tail, and by how much it exceeds that of the other side.
-_HEAVY, _ONE_SIDED = 0.75, 0.25
+_HEAVY, _ONE_SIDED = 0.6, 0.25
 
 
 class Level(NamedTuple):

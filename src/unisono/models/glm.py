@@ -63,9 +63,13 @@ _ONE_OUTCOME = (
 )
 _HEAVY_TAIL = (
     "The residuals have a long tail on one side, which was clipped. If it is longer in one group "
-    "than in others, their difference is estimated too small and its interval is too narrow; model "
-    "the logarithm of the target, or use more records or a larger epsilon."
+    "than in others, their difference is estimated too small and its interval is too narrow: model "
+    "the logarithm of the target, or use more records or a larger epsilon. If the tail is there "
+    "because the effect of a column is not a straight line, the coefficients describe most records "
+    "and are not those of least squares: add the square or the logarithm of that column."
 )
+# Share of records of a group so small that the residuals of all say nothing of its own.
+_SMALL_GROUP = 0.02
 
 
 class GlmConfig(ModelConfig):
@@ -263,7 +267,7 @@ class Regression(NamedTuple):
             matrix @ found.sampling @ matrix.T,
             self._known(found, matrix) & ~np.isin(names, unknown),
             RATIOS[self.problem.family],
-            _doubts(self.problem, found),
+            _doubts(self.problem, found, self.names),
             remarks,
             found.evidence,
             means=found.means,
@@ -355,14 +359,22 @@ def glm_prediction(
     )
 
 
-def _doubts(problem: GeneralizedLinear, found: Fitted) -> tuple[str, ...]:
+def _doubts(problem: GeneralizedLinear, found: Fitted, names: Sequence[str]) -> tuple[str, ...]:
     """Few rounds of Newton's method from the intercept alone do not reach where scores spread very
     widely, as they do without end where classes are separated. Columns count as if they were
     independent, and what noise adds to the squares is taken off. A heavy tail of one group is
     clipped more than that of all says. Steps of indicators are exact at any length, those of
     numbers and of the level are not."""
-    if found.heavy and problem.family == "gaussian":
-        return (_HEAVY_TAIL,)
+    if problem.residuals == "wide":
+        share = np.minimum(found.centre, 1 - found.centre)
+        few = ~problem.numeric & (share < _SMALL_GROUP)
+        small = [name for name, own in zip(names, few, strict=True) if own]
+        rare = (
+            f"Fewer than 2 % of the records differ in {', '.join(small)}. Residuals are clipped at "
+            "a level for all records. If they are longer in so small a group, its coefficient is "
+            "too near to zero and its interval too narrow."
+        )
+        return (*([_HEAVY_TAIL] if found.heavy else []), *([rare] if small else []))
     if problem.family != "gaussian" and found.moved is not None:
         numbers = np.concatenate([[True], problem.numeric])
         noise = 4 * float(np.trace(found.covariance[numbers][:, numbers]))

@@ -116,8 +116,8 @@ def test_the_noise_that_is_supposed_is_the_noise_that_is_drawn(trust):
     assert ACCOUNTANT.epsilon(plan.cost[viewer], promise.relation, 1e-6) <= 1.0 + 1e-9
 
 
-def test_only_predictions_are_steadied():
-    """Coefficients with intervals begin with quantiles as they were released."""
+def test_only_the_target_is_steadied_unless_coefficients_are_for_prediction():
+    """Columns of coefficients with intervals begin with quantiles as they were released."""
     facts = agree_facts((300, 300), 5, Trust.SECURE_SUM)
     for prediction in (False, True):
         method = methods.fisher_scoring("gaussian", 4, 1.0, 1e-6, prediction=prediction)
@@ -127,8 +127,9 @@ def test_only_predictions_are_steadied():
         found = pack(Opened(counts, 2, 600))
         state, _ = study.begun(found).algorithm.init(facts)
         noise = fisher_scoring.terms_for(study).config.count_noise
-        assert (noise is not None) == prediction
-        own = steady_scales(method.problem, found, noise, 600) if noise else None
-        expected = own or scales_of(method.problem, found)
+        expected = steady_scales(method.problem, found, noise, 600, columns=prediction)
+        usual = scales_of(method.problem, found)
+        assert (expected.centre.tolist() == usual.centre.tolist()) is not prediction
         assert np.asarray(state.start.centre) == pytest.approx(expected.centre, rel=1e-5)
         assert np.asarray(state.start.scale) == pytest.approx(expected.scale, rel=1e-5)
+        assert float(state.start.spread) == pytest.approx(expected.spread, rel=1e-5)

@@ -58,18 +58,18 @@ class Scales(NamedTuple):
 def scales_of(problem: GeneralizedLinear, found: Any, noise: float = 0.0) -> Scales:
     """What was released with noise of this deviation in every count, read; without a release, the
     middle of what is public."""
-    return read_scales(problem, found, column_scale, quantile_scale, noise)
+    return read_scales(problem, found, column_scale, lambda counts: counts, noise)
 
 
 def read_scales(
     problem: GeneralizedLinear,
     found: Any,
     column: Callable[[Columns, np.ndarray], tuple[np.ndarray, np.ndarray]],
-    target: Callable[[np.ndarray, float, float], tuple[float, float]],
+    drawn: Callable[[np.ndarray], np.ndarray],
     noise: float,
 ) -> Scales:
-    """What was released, by what `column` reads in the counts of a column and `target` in those of
-    a target that is a number."""
+    """What was released, by what `column` reads in the counts of a column, and from counts of a
+    target that is a number as they are `drawn` towards what is likely."""
     sizes = cell_counts(problem)
     cells = [np.full(size, 1.0 / size) for size in sizes]
     if found is not None:
@@ -93,9 +93,9 @@ def read_scales(
         if problem.family == "poisson":
             mean, spread = moments(without_far(counts, noise), edges)
         else:
-            mean, spread = mean_scale(counts, edges)
+            mean, spread = mean_scale(drawn(counts), edges)
     else:
-        mean, spread = target(counts, *problem.target)
+        mean, spread = quantile_scale(drawn(counts), *problem.target)
     offset = 0.0
     if problem.offset is not None:
         offset = offset_middle(problem, cells[-1])

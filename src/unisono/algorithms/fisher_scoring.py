@@ -724,10 +724,11 @@ def build(
     rounds, weight = len(terms.noise), lone_weight(priced.step)
 
     def scaled(found: Any) -> Scales:
-        noise = config.count_noise or 0.0
-        if found is None or not config.prediction:
-            return scales_of(problem, found, noise)
-        return steady_scales(problem, found, noise, sum(facts.records))
+        if found is None:
+            return scales_of(problem, found)
+        assert config.count_noise is not None
+        noise, records = config.count_noise, sum(facts.records)
+        return steady_scales(problem, found, noise, records, columns=config.prediction)
 
     def begin(found: Any) -> tuple[ScoringState, None]:
         start = start_of(config, problem, scaled(found), sum(facts.records))

@@ -1,4 +1,4 @@
-"""Middles and spreads of columns from counts that noise may drown: what a prediction begins with.
+"""Middles and spreads of columns from counts that noise may drown: what a regression begins with.
 
 `column_scales` reads quantiles of noisy counts, which are right where noise is small and arbitrary
 where it is not: of 32 counts of 600 records at epsilon 1 noise is a tenth of the records in each.
@@ -29,6 +29,7 @@ from scipy.special import ndtr
 from unisono.algorithms.column_scales import (
     BINS,
     Scales,
+    column_scale,
     quantile_scale,
     read_scales,
     shares_of,
@@ -52,20 +53,24 @@ class Shapes(NamedTuple):
     log_prior: np.ndarray
 
 
-def steady_scales(problem: GeneralizedLinear, found: Any, noise: float, records: int) -> Scales:
+def steady_scales(
+    problem: GeneralizedLinear, found: Any, noise: float, records: int, columns: bool = True
+) -> Scales:
     """What `column_scales` released of so many records, with noise of this deviation in every
-    count."""
+    count. Without `columns` only the target is drawn: a number with a long tail has few records
+    outside one bin, and no bell."""
 
     def column(own: Columns, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        if not columns:
+            return column_scale(own, counts)
         if not own.number:
             return value_scale(shares_of(to_even_shares(counts, noise, records))[1:])
         middle, spread = number_scale(counts, noise, records)
         return np.array([middle]), np.array([spread])
 
-    def target(counts: np.ndarray, low: float, high: float) -> tuple[float, float]:
-        return quantile_scale(to_bells(counts, noise, records), low, high)
-
-    return read_scales(problem, found, column, target, noise)
+    return read_scales(
+        problem, found, column, lambda counts: to_bells(counts, noise, records), noise
+    )
 
 
 def number_scale(counts: np.ndarray, noise: float, records: int) -> tuple[float, float]:

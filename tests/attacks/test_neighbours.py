@@ -131,6 +131,27 @@ def test_streamed_sums_that_move_twice_as_far_are_found(in_blocks, monkeypatch):
     assert fuzzed("survey-hidden", 150, seed=4) != []
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["moments-hidden", "score-influence-2-classes-hidden", "fisher-scoring-binomial-hidden"],
+)
+def test_taking_the_only_record_away_stops_no_release(name):
+    """Where sizes are hidden, a party without records sends a sum of zeros."""
+    build, facts, shapes = CASES[name]
+    study, _ = study_of(build, facts)
+    party = neighbours.CleanParty(study, PARTY)
+    server, first = study.algorithm.init(facts)
+    publics = [study.algorithm.ask(server)] * party.turns
+    columns = tuple(np.full((1, *shape), 0.5, np.float32) for shape in shapes)
+    rows = np.concatenate([[0], np.full(party.layout.segment - 1, -1)])
+    world = neighbours.World(columns, np.ones(1, bool), rows)
+    before, _ = party.releases(world, publics, first)
+    after, _ = party.releases(neighbours.without(world, 0, party.layout), publics, first)
+    assert np.any(before)
+    assert not np.any(after)
+    assert after.shape == before.shape
+
+
 def in_any_order(name):
     """Whether arrays are handed to this algorithm in the order in which they are given."""
     build, facts, _ = CASES[name]

@@ -60,7 +60,8 @@ class StreamedColumns:
 
     def _blocks(self) -> Iterator[tuple[Columns, np.ndarray]]:
         """All records in blocks of float32, and which of their rows are real; in memory they lie as
-        those of the batches do, by row or by column."""
+        those of the batches do, by row or by column. No records make one block of padding: where
+        sizes are hidden, the last record that is taken away must not stop a release."""
         held: list[np.ndarray] = []
         filled, size = 0, self.block
         for batch in self.read():
@@ -80,7 +81,8 @@ class StreamedColumns:
                 if filled == size:
                     yield tuple(held), np.ones(size, bool)
                     held, filled = [], 0  # a program may still be reading the last ones
-        if filled:
+        if filled or not self.rows:
+            held = held or [np.zeros(shape, np.float32) for shape in self.block_shapes]
             yield tuple(held), np.arange(size) < filled
 
     def _empty(self, batch: Columns) -> list[np.ndarray]:

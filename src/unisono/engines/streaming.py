@@ -186,7 +186,7 @@ class BlockSums:
             if pending is not None:  # the next block is read while this one is computed
                 total, valid = _added(total, valid, pending)
             pending = now
-        assert pending is not None  # a party without records takes no part
+        assert pending is not None  # there is one block at least
         total, valid = _added(total, valid, pending)
         value = total if self._parts is None else self._parts.join(total, columns.block)
         return value.astype(np.int32), valid

@@ -141,8 +141,9 @@ def given_values(
 
 
 def require_number_type(values: Any, column: str | None) -> None:
-    """Refuse values whose declared type is text, before anything is charged. The type belongs to
-    the program that calls and not to any record: text that spells numbers is refused, too."""
+    """Refuse values whose declared type is text, before anything is charged: text that spells
+    numbers, too. A program that infers types from records, as `pandas.read_csv` does, lets one
+    record decide this refusal, which the threat model therefore lists."""
     found = text_type(values if column is None else _declared(values, column))
     if found is not None:
         what = "values are" if column is None else f"column {column!r} is"

@@ -185,9 +185,9 @@ def test_records_that_are_added_up_in_blocks_stand_in_a_secret_order(monkeypatch
         drawn.append(np.random.default_rng(5).permutation(records))
         return drawn[-1]
 
-    def fitted(study, parties, run=in_process.run):
+    def fitted(study, parties, run=in_process.run, **more):
         read.append(parties[0].data._value)
-        return run(study, parties)
+        return run(study, parties, **more)
 
     monkeypatch.setattr(estimator_records, "secret_order", order)
     monkeypatch.setattr(in_process, "run", fitted)

@@ -60,6 +60,6 @@ def test_every_setting_of_an_algorithm_is_explained(name):
 
 
 def test_an_unknown_algorithm_is_refused_with_the_known_ones():
-    assert "algorithm = 'magic': choose one of statistics, k-means" in said(
+    assert "algorithm = 'magic': choose one of statistics, score-influence, k-means" in said(
         "algorithms", "magic", code=2
     )

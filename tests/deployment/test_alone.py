@@ -823,7 +823,9 @@ def test_a_record_that_cannot_be_read_stops_nothing_and_is_written_nowhere(made,
     lines = records.read_text().split("\n")
     lines[3] = line
     records.write_text("\n".join(lines))
-    with pytest.warns(UnreadValues, match=r"1 of 40 values .*north\.csv.* in record 3: "):
+    with pytest.warns(
+        UnreadValues, match=r"north\.csv: empty cells among 40 records, the first in record 3"
+    ):
         shown = run(place)
     assert all(np.isfinite(weight) for weight in shown["weights"].values())
     for path in place.folder.rglob("*"):

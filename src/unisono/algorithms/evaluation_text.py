@@ -101,7 +101,7 @@ def learnt_from(result: Document) -> str:
 def clipped_scores(found: Document) -> str:
     """What is said where many scores are 0 or 1, or nearly.
 
-    >>> clipped_scores({"clipped": 0.031})[:53]
+    >>> clipped_scores({"clipped": 0.031})[:54]
     'warning: about 3 % of the scores are 0 or 1, or nearly'
     """
     if not found.get("clipped"):

@@ -37,11 +37,10 @@ Everything here is post-processing of what was released. `xp` is NumPy, or JAX i
 """
 
 import math
+import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from unisono.core.algorithm import Aggregate
@@ -248,8 +247,9 @@ def whitened(xp: Any, curvature: Any, noise: Any, records: Any) -> Any:
 
 def arrays_of(state: Any) -> tuple[Any, Callable[..., Any]]:
     """NumPy and its loop, or JAX's where this is traced inside a compiled program."""
-    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(state)):
-        return jnp, jax.lax.fori_loop
+    jax = sys.modules.get("jax")  # nothing is traced where nobody has imported it
+    if jax and any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(state)):
+        return jax.numpy, jax.lax.fori_loop
     return np, numpy_loop
 
 

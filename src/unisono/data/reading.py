@@ -17,15 +17,18 @@ from unisono.errors import ClippedValues
 def declared_values(table: RecordTable, columns: Mapping[str, ColumnKind]) -> dict[str, np.ndarray]:
     """Each column as float64 (records,): numbers in their bounds, categories as places in their
     lists, NaN where a cell is neither; with local warnings of what was clipped or is missing."""
-    values, declared = {}, {}
+    values: dict[str, np.ndarray] = {}
+    declared: dict[str, int] = {}
+    some = np.zeros(table.rows, bool)
     for name, column in columns.items():
         values[name] = own = declared_column(table, name, column)
         unread = np.isnan(own)
         if column.incomplete:  # declared: said once for all, and no reason to correct a cell
             empty = unread & blanks(column.uncoded(table.column(name), table.decimal))
             declared[name], unread = int(np.count_nonzero(empty)), unread & ~empty
+            some |= empty
         table.warn_unread(unread, name, column.wanted)
-    table.tell_empty(declared)
+    table.tell_empty(declared, int(np.argmax(some)) + 1 if some.any() else None)
     return values
 
 

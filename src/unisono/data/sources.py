@@ -118,13 +118,14 @@ class RecordTable:
     def warn_unread(self, unread: np.ndarray, name: str, kind: str, more: str = "") -> None:
         warn_unread(unread, f"values of {name!r} in {self.name}", kind, more)
 
-    def tell_empty(self, empty: Mapping[str, int]) -> None:
-        """One line for the empty cells of all columns that may have some."""
-        counts = [f"{name} {number}" for name, number in empty.items() if number]
+    def tell_empty(self, empty: Mapping[str, int], first: int | None = None) -> None:
+        """One line for the empty cells of all columns that may have some, and the `first` record."""
+        counts = ", ".join(f"{name} {number}" for name, number in empty.items() if number)
         if counts:
+            place = "" if first is None or self.unordered else f", the first in record {first}"
             warnings.warn(
-                f"{self.name}: empty cells among {self.rows} records, which do not count unless "
-                f"declared: {', '.join(counts)}. Nobody else is told",
+                f"{self.name}: empty cells among {self.rows} records{place}, which do not count "
+                f"unless declared: {counts}. Nobody else is told",
                 UnreadValues,
                 stacklevel=3,
             )

@@ -14,7 +14,7 @@ few public numbers, so that all machines find the same one.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.core.algorithm import Facts
@@ -23,7 +23,9 @@ from unisono.core.events import Composed
 from unisono.core.privacy import Privacy
 from unisono.core.study import Study
 from unisono.core.trust import Trust, Viewer
-from unisono.releases.algorithm import AlgorithmKind, Method
+
+if TYPE_CHECKING:  # without JAX
+    from unisono.releases.algorithm import AlgorithmKind, Method
 
 First = TypeVar("First")
 Rest = TypeVar("Rest")
@@ -66,9 +68,9 @@ def together(
 
 
 def in_stages(
-    kind: AlgorithmKind,
+    kind: "AlgorithmKind",
     promise: Privacy,
-    made: Callable[[AlgorithmKind, Privacy], Made],
+    made: Callable[["AlgorithmKind", Privacy], Made],
     study: Callable[[Made], Study],
 ) -> list[Made]:
     """What `made` makes of an algorithm and of those that it begins with, first ones first, each
@@ -92,11 +94,11 @@ def in_stages(
     return [*first, *rest]
 
 
-def studies_of(method: Method, facts: Facts, trust: Trust) -> tuple[Study | None, Study]:
+def studies_of(method: "Method", facts: Facts, trust: Trust) -> tuple[Study | None, Study]:
     """The study of a method, and before it that of the one which it begins with, if any: both keep
     the method's promise together."""
 
-    def made(kind: AlgorithmKind, part: Privacy) -> Study:
+    def made(kind: "AlgorithmKind", part: Privacy) -> Study:
         own = replace(method, privacy=part)
         return Study(
             own if kind is method.kind else kind.method(method.problem, part), facts, trust

@@ -119,7 +119,8 @@ class RecordTable:
         warn_unread(unread, f"values of {name!r} in {self.name}", kind, more)
 
     def tell_empty(self, empty: Mapping[str, int], first: int | None = None) -> None:
-        """One line for the empty cells of all columns that may have some, and the `first` record."""
+        """One line for the empty cells of all columns that may have some, by their numbers, with
+        the number of the `first` such record."""
         counts = ", ".join(f"{name} {number}" for name, number in empty.items() if number)
         if counts:
             place = "" if first is None or self.unordered else f", the first in record {first}"

@@ -924,7 +924,8 @@ def fitted(terms: Terms, value: ScoringState, by_model: bool = False) -> Fitted:
 def _heavy(terms: Terms, state: ScoringState, number: int) -> bool:
     """Whether the round's histogram of residuals has a tail that is heavier than the clip allows
     for. One that is not clipped has none."""
-    if terms.problem.residuals != "wide" or number < 0:
+    problem = terms.problem
+    if not problem.wide or problem.residuals == "whole" or number < 0:
         return False
     told, records = opened(np, terms, state, number), max(state.records[number], 1.0)
     top = _top(np, terms.problem, state.start, state.points.sigma[number])

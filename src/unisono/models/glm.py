@@ -68,6 +68,11 @@ _HEAVY_TAIL = (
     "because the effect of a column is not a straight line, the coefficients describe most records "
     "and are not those of least squares: add the square or the logarithm of that column."
 )
+_LONG_COUNTS = (
+    "The counts have a long tail, which was clipped. If their dispersion depends on a column, its "
+    "coefficient can be too near to zero and its interval too narrow: use more records or a larger "
+    "epsilon."
+)
 # Share of records of a group so small that the residuals of all say nothing of its own.
 _SMALL_GROUP = 0.02
 
@@ -375,6 +380,8 @@ def _doubts(problem: GeneralizedLinear, found: Fitted, names: Sequence[str]) -> 
             "too near to zero and its interval too narrow."
         )
         return (*([_HEAVY_TAIL] if found.heavy else []), *([rare] if small else []))
+    if found.heavy and problem.family == "poisson":
+        return (_LONG_COUNTS,)
     if problem.family != "gaussian" and found.moved is not None:
         numbers = np.concatenate([[True], problem.numeric])
         noise = 4 * float(np.trace(found.covariance[numbers][:, numbers]))

@@ -299,7 +299,7 @@ def test_effects_that_few_rounds_do_not_reach_are_doubted(family, widest):
         effect = slope * min(widest, 10.0)
         theta = np.array([5.0, math.sqrt(effect**2 + 0.25)])
         found = Fitted(theta, noise, noise, np.ones(2), one, one, 3)
-        assert bool(_doubts(problem, found)) == doubted
+        assert bool(_doubts(problem, found, ("x",))) == doubted
 
 
 def test_a_constant_column_is_not_determined():

@@ -194,7 +194,7 @@ def test_audit_of_both_stages(family, factor):
         event = algorithm.event_of(facts, Trust.LOCAL, 0, number=algorithm.rounds - 1)
         claimed = ACCOUNTANT.epsilon(Composed(((event, 1),)), Relation.REPLACE_ONE, delta)
         scale = factor * event.noise.std
-        scores = [c + scale * length * generator.normal(size=10_000) for c in (gap @ gap, 0.0)]
+        scores = [c + scale * length * generator.normal(size=20_000) for c in (gap @ gap, 0.0)]
         found = audit(*scores, delta, confidence=0.9999, gaussian=True)
         best = max(found.epsilon_direct, found.epsilon_model_based or 0.0)
         if factor == 1:

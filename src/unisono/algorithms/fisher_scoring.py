@@ -856,8 +856,8 @@ class Fitted(NamedTuple):
     `centre` and `scale` (d,) lead back to the features. `evidence` is what tests of nested models
     need, `without_cases` says of which parties cases cannot be told from none. `weak` (p, p) is the
     prior's covariance along directions whose curvature cannot be told from noise. `heavy` says that
-    wide residuals were clipped in a heavy tail, `moved` (p,) is the last step; `far` (d,) are those
-    of the start."""
+    wide residuals were clipped in a heavy tail, `moved` (rounds - 1, p) are the steps after the
+    first; `far` (d,) are those of the start."""
 
     theta: np.ndarray
     covariance: np.ndarray
@@ -916,7 +916,7 @@ def fitted(terms: Terms, value: ScoringState, by_model: bool = False) -> Fitted:
         _group_means(terms, state, last, step),
         step.linear,
         _heavy(terms, state, last - 1),
-        step.theta - point.theta[last],
+        np.diff([*point.theta[:done], step.theta], axis=0)[1:],
         start.far,
     )
 

@@ -50,8 +50,8 @@ _FAMILY = (
 # Standard deviations of scores, above which estimates fall short (8,000 records, epsilon 3): of
 # log-odds 3.5 was right and 5 a sixth short; of log-rates .75 was right and 1.25 a sixth short.
 _WIDEST_SCORES = {"binomial": 4.0, "poisson": 1.0}
-# The square of a change of scores in the last round, beyond what noise explains, from which on a
-# step may fall short.
+# The square of a change of scores in a round after the first, beyond what noise explains, from
+# which on rounds may fall short.
 _LONGEST_STEP = 1.0
 # What one-sided tests at 5 % are made of, and the least share that the first release tells.
 _DEVIATIONS = 1.645
@@ -382,15 +382,16 @@ def _doubts(problem: GeneralizedLinear, found: Fitted, names: Sequence[str]) -> 
         return (*([_HEAVY_TAIL] if found.heavy else []), *([rare] if small else []))
     if found.heavy and problem.family == "poisson":
         return (_LONG_COUNTS,)
-    if problem.family != "gaussian" and found.moved is not None:
+    if problem.family != "gaussian" and found.moved is not None and len(found.moved):
         numbers = np.concatenate([[True], problem.numeric])
         noise = 4 * float(np.trace(found.covariance[numbers][:, numbers]))
-        moved = float(np.linalg.norm(found.moved[numbers]))
+        moved = float(np.linalg.norm(found.moved[:, numbers], axis=1).max())
         if moved**2 > _LONGEST_STEP + noise:
             return (
-                f"The last round still changed scores by {moved:.1f} in {LINKS[problem.family]}: "
-                "few rounds fall short of such large effects. Estimates may be too near to zero "
-                "and intervals too narrow; narrower bounds or a larger epsilon help.",
+                f"A round after the first changed scores by {moved:.1f} in "
+                f"{LINKS[problem.family]}: few rounds fall short of such large effects. Estimates "
+                "may be too near to zero and intervals too narrow; narrower bounds or a larger "
+                "epsilon help.",
             )
     widest = _WIDEST_SCORES.get(problem.family, np.inf)
     square = float(np.sum(found.theta[1:] ** 2) - np.trace(found.covariance[1:, 1:]))

